@@ -66,11 +66,12 @@ class Program:
 
     `step` is the only function that does the work: the clock times it, and the harness makes the
     evidence from it. It enqueues one step on inputs that `place` put on the device, and returns
-    everything that the device still owes. `reset` returns to a known start: these parameters and
-    running statistics, an optimiser that has seen no step. The harness calls it with arrays that
-    the program has not been built with, too, so nothing may be kept from the first ones. `read`
-    copies a step's outputs to the host, `state` what steps change. `silence(True)` lets the same
-    step draw no random numbers, where it draws some.
+    everything that the device still owes, the parameters that it changes among it. It reads the
+    numbers that `place` and `reset` were given, in any layout. `reset` returns to a known start:
+    these parameters and running statistics, an optimiser that has seen no step. The harness calls
+    it with arrays that the program has not been built with, too, so nothing may be kept from the
+    first ones. `read` copies a step's outputs to the host, `state` what steps change.
+    `silence(True)` lets the same step draw no random numbers, where it draws some.
 
     `lower` gives the compiled step in the framework's own form, where there is one (JAX:
     `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as

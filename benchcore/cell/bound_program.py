@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Step, Synchronise
-from benchcore.cell.nested import list_arrays
-from benchcore.cell.proof import freshness, left_behind
+from benchcore.cell.proof import freshness, left_behind, pace
+from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
@@ -18,6 +18,8 @@ from benchcore.workloads.rotation import Rotation, roll
 if TYPE_CHECKING:
     import numpy as np
 
+RunSteps = Callable[[int, Step], int]
+"""Runs so many steps as a block does; nanoseconds."""
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
 _FEWEST_SETTLED = 3
@@ -32,6 +34,7 @@ class BoundProgram:
         self.program = program
         self._start = arrays
         self._spec, self._case = spec, case
+        self._is_alone = getattr(case, "devices", 1) == 1
         self.rotation: Rotation[Any] = Rotation(self._place(arrays))
         self.plain_step = self._step_on(self.rotation)
         """Enqueues one step on the inputs whose turn it is."""
@@ -40,6 +43,8 @@ class BoundProgram:
         self._outputs: list[ByName] = []
         self._at_start: dict[str, int] = {}
         """Checksums of the arrays that the proof's first step moves, before it."""
+        self._at_end: State = {}
+        """Some values of the state after the proof's last step."""
 
     def _place(self, arrays: Arrays) -> list[Any]:
         buffers = roll(arrays.inputs, self._spec.num_buffers(self._case))
@@ -128,30 +133,76 @@ class BoundProgram:
         program.reset(arrays.params)
         last = _Last(self._step_on(Rotation(buffers)))
         timing.run_steps(last.step, num_steps, 1, release, synchronise)
+        returned = Returned(last.outputs, arrays) if self._is_alone else None
         outputs.append(program.read(last.outputs))
         after_last = program.state()
+        if returned:  # of several devices each has a part
+            returned.check(outputs[-1] if arrays.inputs else {}, after_last)
         program.silence(False)
         program.reset(self._start.params)
         if known:
             after = left_behind.list_checksums(after_first)
             self._at_start = {name: sum_ for name, sum_ in at_start.items() if after[name] != sum_}
+            self._at_end = left_behind.sample(after_last)
         return Steps(
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )
+
+    def describe_taken(self, take_apart: Callable[[Step], Taken | None]) -> dict[str, str]:
+        """Readings of the manifest: whether the step reads what it was given (see `given`), and how
+        many random numbers it draws. Reset the program afterwards."""
+        self.program.reset(self._start.params)
+        try:
+            taken = take_apart(self.plain_step)
+        except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
+            return {"reads": f"nothing that can be followed ({error})"[:500]}
+        if taken is None:
+            return {}
+        arrays = self._start
+        given = [*arrays.params.values(), *arrays.inputs.values()]
+        found = {"random_numbers": str(taken.drawn)}
+        if self._case.precision in EXACT:
+            found["reads"] = describe_read(taken.arrays, given)
+        return found
+
+    def time_proven(self, run_steps: RunSteps, synchronise: Synchronise) -> Iterator[float]:
+        """Nanoseconds of a step in short blocks whose last outputs, or the state that they lead to,
+        are checked; without end. Steps without a state take inputs that they have not seen. There
+        are none where nothing can be checked, as before the proof."""
+        program, start = self.program, self._start
+        fresh = freshness.list_fresh(start.inputs)
+        while self._outputs and start.inputs and not self._at_start:
+            number = pace.choose_number(start.inputs, self._spec.num_buffers(self._case))
+            buffers = [program.place(next(fresh)) for _ in range(number)]
+            synchronise(buffers)
+            last = _Last(self._step_on(Rotation(buffers)))
+            took = run_steps(number, last.step)
+            found = program.read(last.outputs)
+            program.reset(start.params)
+            self._compare(found, program.read(program.step(buffers[-1])), "on unseen inputs")
+            yield took / number
+        while self._at_start:
+            number = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
+            program.silence(True)
+            program.reset(start.params)
+            took = run_steps(number, self._step_on(Rotation(self._place(start))))
+            came = left_behind.sample(program.state())
+            program.silence(False)
+            program.reset(start.params)
+            left_behind.check_end(left_behind.sample({"params": start.params}), came, self._at_end)
+            yield took / number
 
     def check_left_behind(
         self,
         run_steps: Callable[[Step], object],
         synchronise: Synchronise,
         draws: Callable[[], bool] = lambda: False,
-        discard: Callable[[Any], object] = lambda array: None,
     ) -> None:
         """Run one more block like the timed ones. Its outputs must be those of its last inputs.
 
         If steps change a state: what the proof's first step changed must have changed, and further
         steps must change it as the proof's steps do. If not: outputs for unseen inputs must be the
-        same as after a reset. `draws` is whether steps draw random numbers; `discard` destroys an
-        array on the device.
+        same as after a reset. `draws` is whether steps draw random numbers.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
@@ -164,7 +215,7 @@ class BoundProgram:
         elif self._outputs and self._start.inputs:
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
-            self._check_fresh(synchronise, discard)
+            self._check_fresh(synchronise)
         elif len(self._outputs) > 1:  # what they are depends on the number of steps
             self._check_changes(last.outputs)
 
@@ -212,10 +263,9 @@ class BoundProgram:
                 "something else than the proof's"
             )
 
-    def _check_fresh(self, synchronise: Synchronise, discard: Callable[[Any], object]) -> None:
-        """Inputs are destroyed before their outputs are read: what is computed only then shows."""
-        seen = {id(each) for each in list_arrays(self.rotation.buffers)}
-        kept: list[tuple[Any, object]] = []
+    def _check_fresh(self, synchronise: Synchronise) -> None:
+        """What a program reports of unseen inputs must be what it returned."""
+        kept: list[ByName] = []
 
         def place() -> Iterator[Any]:
             for inputs in freshness.list_fresh(self._start.inputs):
@@ -230,26 +280,19 @@ class BoundProgram:
             took = time.perf_counter_ns() - began
             known = any(inputs is each for each in self.rotation.buffers)
             if not known and len(kept) < _NUM_FRESH_READ:
-                kept.append((inputs, outputs))
+                kept.append(self._read_returned(outputs))
             return took
 
         freshness.check_fresh(take_ns, self.rotation.buffers, place())
-        for array in list_arrays([inputs for inputs, _ in kept]):
-            if id(array) not in seen:
-                discard(array)
-        found = [self._read_without_inputs(outputs) for _, outputs in kept]
         self.program.reset(self._start.params)
-        for came, inputs in zip(found, place(), strict=False):
+        for came, inputs in zip(kept, place(), strict=False):
             self._compare(came, self.program.read(self.program.step(inputs)), "on unseen inputs")
 
-    def _read_without_inputs(self, outputs: object) -> ByName:
-        try:
-            return self.program.read(outputs)
-        except Exception as error:
-            raise StepUnlikeProofError(
-                f"outputs could not be read once their inputs were destroyed ({error}): the timed "
-                "step leaves work for later"
-            ) from error
+    def _read_returned(self, outputs: object) -> ByName:
+        returned = Returned(outputs, None)
+        found = self.program.read(outputs)
+        returned.check(found, {})
+        return found
 
     def _take_step(self, step: Step, synchronise: Synchronise) -> _Left:
         outputs = step()

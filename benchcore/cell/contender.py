@@ -17,6 +17,7 @@ from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.failures.status import classify_exception
 from benchcore.cell.group import Group
+from benchcore.cell.inspection import Inspection
 from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
@@ -26,7 +27,6 @@ from benchcore.cell.measure.new_shapes import measure_new_shapes
 from benchcore.cell.proof.agreement import UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
-from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.switches import describe_changes, list_process_switches
 from benchcore.cell.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
@@ -49,7 +49,6 @@ class Contender:
         self._steps_per_block = 1
         self._group_size = 1
         self._data_path: str | None = None
-        self._products: dict[str, Any] | None = None
         self._group: Group | None = None
         self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
 
@@ -124,6 +123,13 @@ class Contender:
         with self._timed("build"):
             lead = self._group.lead if self._group else lambda program: program
             self.program = bind_program(order, case, arrays, lead)
+        self._inspection = Inspection(
+            self.runtime,
+            self.program,
+            self._run_steps,
+            alone=self._group is None,
+            on_cpu=self._device == "cpu",
+        )
         with self._timed("first_run"):
             self._run_steps(1)
         outputs = self.program.step()
@@ -243,7 +249,7 @@ class Contender:
         self._stage = "block"
         self._rewarm()
         before = self.runtime.num_compilations()
-        elapsed_ns = self._run_steps(self._steps_per_block)
+        elapsed_ns = self._inspection.time_block(self._steps_per_block)
         return {
             "steps": self._steps_per_block,
             "elapsed_ns": elapsed_ns,
@@ -273,27 +279,17 @@ class Contender:
         ):
             return []  # others have no digits left for it, and a bare interpreter no numpy
         if when == "after":
-            self._check_left_behind()
-            if message["count_products"]:
-                self._run_steps(self._steps_per_block)  # the state may have been reset
-                self._products = runtime.count_products(self.program)
+            self._inspection.after(self._steps_per_block, whole=message["count_products"])
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
+        if when == "before":
+            self._inspection.before()
         if evidence:
             import numpy as np
 
             np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
-
-    def _check_left_behind(self) -> None:
-        runtime, program = self.runtime, self.program
-        program.check_left_behind(
-            lambda step: self._run_steps(self._steps_per_block, step),
-            runtime.synchronise,
-            lambda: runtime.manifest(program.held()).get("dropout") == "random",
-            runtime.discard,
-        )
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
         """Save the evidence for a proof; return the names of its arrays."""
@@ -360,17 +356,10 @@ class Contender:
         return timing.run_for(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        switches = describe_changes(self._switches, self._list_switches())
-        manifest = read_manifest(
-            self.runtime, self.program, self._canary, alone=self._group is None
-        )
-        manifest["switches"] = switches
+        readings = {"switches": describe_changes(self._switches, self._list_switches())}
         if self._data_path is not None:
-            manifest["data_path"] = self._data_path
-        effective = {**self.runtime.effective(), "manifest": manifest}
-        if self._products is not None:
-            effective["products"] = self._products
-        return {"effective": effective}
+            readings["data_path"] = self._data_path
+        return {"effective": self._inspection.account(self._canary, **readings)}
 
 
 _Number = TypeVar("_Number", int, float)

@@ -20,6 +20,7 @@ from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
+from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
@@ -232,13 +233,17 @@ class JaxRuntime:
         config = self._jax.config.values.items()
         return {**{f"{CONFIG}{name}": value for name, value in config}, **called}
 
-    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+    def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """What a step does on the host, what it owes, and whether an eager side is one."""
-        found = jax_watch.watch_step(self._jax, program)
-        if self._is_eager:
+        found = jax_watch.watch_step(self._jax, program, to_end=to_end)
+        if self._is_eager and to_end:
             found["compiled"] = jax_watch.describe_compiled(self._jax, program.plain_step)
             program.settle(self.synchronise)
         return found
+
+    def take_apart(self, step: Callable[[], object]) -> Taken:
+        """Of its jaxpr."""
+        return jax_watch.take_apart(self._jax, step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From XLA's program of the step, the jaxpr of several steps, and the values of one."""
@@ -282,11 +287,6 @@ class JaxRuntime:
     def address(self, array: Any) -> int:
         """Address of an array on the first of its devices."""
         return array.addressable_shards[0].data.unsafe_buffer_pointer()
-
-    def discard(self, array: Any) -> None:
-        """Delete it: what uses it from now on fails."""
-        if isinstance(array, self._jax.Array) and not array.is_deleted():
-            array.delete()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Read from the arrays, and from the program itself, traced again."""

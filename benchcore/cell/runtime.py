@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.given import Taken
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,19 @@ class Runtime(Protocol):
         """The framework's global switches."""
         ...
 
-    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+    def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """Take steps to see what they do beside their work: readings of the manifest.
 
         `host_calls` are waits, clocks and copies from or to the host; `owed` names arrays of the
         state that the harness can't wait for; `switches_within` are global switches that a step
         changes.
-        A step may have been interrupted, so nothing may run afterwards without a reset.
+        Watched `to_end`, a step may have been interrupted, so nothing may run without a reset.
         """
+        ...
+
+    def take_apart(self, step: Callable[[], object]) -> Taken | None:
+        """What a step reads and draws; None = there is no framework. The program must be reset
+        afterwards."""
         ...
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
@@ -146,10 +152,6 @@ class Runtime(Protocol):
 
     def address(self, array: object) -> int:
         """Address of an array of the framework on its device."""
-        ...
-
-    def discard(self, array: object) -> None:
-        """Destroy what an array of the framework holds, now."""
         ...
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:

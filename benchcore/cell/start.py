@@ -312,7 +312,9 @@ class StartRunner:
             wanted="finished",
             timeout_s=self.order.limits.prepare_timeout_s,
         )
-        self.contenders[name]["effective"] |= account["effective"]
+        effective, found = self.contenders[name]["effective"], account["effective"]
+        found["manifest"] = {**effective.get("manifest", {}), **found["manifest"]}
+        effective |= found  # some readings are of the first start alone
 
 
 def schedule_rounds(names: Sequence[str], seed: str) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.given import Taken
 from benchcore.cell.runtime import ALONE, Place
 from benchcore.program import UnsupportedError
 
@@ -82,9 +83,13 @@ class StdlibRuntime:
         """There is no framework."""
         return {}
 
-    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+    def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """Its steps may do anything."""
         return {}
+
+    def take_apart(self, step: Callable[[], object]) -> Taken | None:
+        """There are no arrays of a framework."""
+        return None
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Python computes no products."""
@@ -101,9 +106,6 @@ class StdlibRuntime:
     def address(self, array: object) -> int:
         """Identity of a Python object."""
         return id(array)
-
-    def discard(self, array: object) -> None:
-        """No program has inputs."""
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Nothing can differ."""

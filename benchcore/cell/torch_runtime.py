@@ -19,6 +19,7 @@ from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
+from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
@@ -85,7 +86,7 @@ class TorchRuntime:
             device = f"cuda:{parse_device(device).ordinal + place.rank}"
         self._place = place
         self._refuse_missing(device, precision)
-        self._precision = precision
+        self._precision, self._mode = precision, settings.get("compile", "none")
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
         self._choose_attention(settings.get("attention", "usual"))
         torch.set_num_threads(max(1, threads // place.size))
@@ -253,9 +254,13 @@ class TorchRuntime:
         called = identify(self._torch.cuda, ("synchronize",))
         return {**torch_watch.list_switches(self._torch), **called}
 
-    def watch_step(self, program: BoundProgram) -> dict[str, str]:
-        """The step as it was written: a compiled function runs eagerly."""
+    def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
+        """The step as it was written: a compiled function runs eagerly. It is never interrupted."""
         return torch_watch.watch_step(self._torch, program.plain_step)
+
+    def take_apart(self, step: Callable[[], object]) -> Taken:
+        """What torch's dispatcher sees."""
+        return torch_watch.take_apart(self._torch, step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From what its compiled graphs call, what the step requests, and its values."""
@@ -308,12 +313,6 @@ class TorchRuntime:
         """Address of a tensor's first number."""
         return array.data_ptr()
 
-    def discard(self, array: Any) -> None:
-        """Fill it with zeros: tensors can't be deleted."""
-        if isinstance(array, self._torch.Tensor):
-            with self._torch.no_grad():
-                array.zero_()
-
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Read from the tensors, the module, and the switches in force."""
         torch = self._torch
@@ -340,6 +339,8 @@ class TorchRuntime:
             "conv_precision": conv if any(t.dim() == 4 for t in params) else "none",
             "layout": join_readings(self._layouts((*params, *inputs))),
             "dropout": "random" if _draws(held.get("module")) else "none",
+            "optimizer": torch_watch.describe_optimizers(torch),
+            "compile_options": torch_watch.describe_compilers(torch, self._mode),
             **({} if cpu else read_versions()),
         }
 

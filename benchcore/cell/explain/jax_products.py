@@ -50,7 +50,7 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
         yield join_dtypes([str(each.dtype) for each in operands]), flops
         return
     wanted = live if name in JITS else None
-    inner = [list(_walk(each, wanted)) for each in _list_inner(equation)]
+    inner = [list(_walk(each, wanted)) for each in list_inner(equation)]
     if name in _UNCOUNTED and any(inner):
         raise ValueError(f"wanted products that can be counted, got some within {name!r}")
     if name == "cond":  # the branch with the most work
@@ -63,7 +63,8 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
     yield from ((dtypes, flops * times) for each in inner for dtypes, flops in each)
 
 
-def _list_inner(equation: Any) -> Iterator[Any]:
+def list_inner(equation: Any) -> Iterator[Any]:
+    """The jaxprs within an equation."""
     for value in equation.params.values():
         for inner in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(getattr(inner, "jaxpr", inner), "eqns"):

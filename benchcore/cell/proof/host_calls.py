@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from benchcore.cell.explain.python_calls import run_hooked
-from benchcore.cell.proof.host_work import list_host_work
+from benchcore.cell.proof.host_work import is_own_code, list_host_work, watch_calls
 
 NONE = "none"
 _MODULES = frozenset(
@@ -26,11 +26,29 @@ _NAMES = frozenset(
     }
 )  # fmt: skip
 """Functions of frameworks, in any module, that copy from or to the host, or wait."""
+_PEEKING = frozenset(
+    {
+        "Tracer", "_current_frames", "_getframe", "_getframemodulename",
+        "_len_torch_dispatch_stack", "_len_torch_function_stack", "cr_frame", "currentframe",
+        "extract_stack", "f_back", "format_stack", "getprofile", "getrefcount", "gettrace",
+        "gi_frame", "is_compiling", "is_tracing", "monitoring", "tb_frame", "trace_state_clean",
+        "walk_stack"
+    }
+)  # fmt: skip
+"""What shows a step's own code who calls it, or whether it is watched."""
+_OUTSIDE = (
+    "_cffi_backend", "_ctypes", "concurrent", "ctypes", "multiprocessing", "numpy", "subprocess",
+    "threading", "torch.jit"
+)  # fmt: skip
+"""Packages of callables that the profiling hook may not see, as they are no built-in functions."""
 
 
-def list_host_calls(step: Callable[[], object]) -> list[str]:
-    """Run one step under the interpreter's profiling hook, on its own thread, and one line by line;
-    before them another one, which prints the warnings that a framework prints once."""
+def list_host_calls(
+    step: Callable[[], object], by_calls: Callable[[], object] | None = None
+) -> list[str]:
+    """Run one step under the interpreter's profiling hook, on its own thread, and one line by line
+    (`by_calls`, where operators of its arrays are no calls otherwise); before them another one,
+    which prints the warnings that a framework prints once."""
     step()
     found: set[str] = set()
 
@@ -43,9 +61,20 @@ def list_host_calls(step: Callable[[], object]) -> list[str]:
                 found.add(f"{module}.{function.__name__}")
         elif event == "call" and frame.f_code.co_name in _NAMES:
             found.add(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}")
+        if event == "call" and is_own_code(frame.f_code):
+            peeks = _PEEKING.intersection(frame.f_code.co_names)
+            found.update(f"a look at its caller ({each})" for each in peeks)
 
-    run_hooked(step, hook)
-    return sorted(found.union(list_host_work(step)))
+    with watch_calls(lambda called: found.update(_name_outside(called))):
+        run_hooked(step, hook)
+    return sorted(found.union(list_host_work(by_calls or step)))
+
+
+def _name_outside(called: Any) -> list[str]:
+    """A callable of the step's own code, such as a function of C's library."""
+    modules = (str(getattr(each, "__module__", "")) for each in (called, type(called)))
+    named = [each for each in modules if each.startswith(_OUTSIDE)]
+    return [f"{each}.{getattr(called, '__name__', type(called).__name__)}" for each in named[:1]]
 
 
 def _is_of_jax(frame: FrameType | None) -> bool:

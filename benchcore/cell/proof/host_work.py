@@ -4,20 +4,25 @@ Both burden a side without a call of its framework."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any
 
 from benchcore.cell.explain.python_calls import run_hooked
 
-_LINES_PER_CALL = 20
+_LINES_PER_CALL = 10
 """Lines of a step's own code for each call that it makes; ours run 3.1 at most."""
-_FEWEST_LINES = 400
+_FEWEST_LINES = 100
 _LONGEST_NS = 200_000
-"""CPU time of one call that calls nothing itself; ours take microseconds."""
+"""CPU time of one call that calls nothing itself, or of a line without one; ours take
+microseconds. A line that computes with tensors must be run so that it calls something."""
+_TOOL = 4
+"""A number that `sys.monitoring` leaves to others than debuggers and profilers."""
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<frozen")
 
 
@@ -30,18 +35,22 @@ def list_host_work(step: Callable[[], object]) -> list[str]:
 def _watch(step: Callable[[], object]) -> list[str]:
     lines, calls, found = 0, 0, []
     began: tuple[Any, int] | None = None
+    line_began: int | None = None
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         return count if _is_own(frame) else None
 
     def count(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
+        nonlocal lines, line_began
+        if line_began is not None and time.thread_time_ns() - line_began > _LONGEST_NS:
+            found.append("a line for long")
         lines += event == "line"
+        line_began = time.thread_time_ns()
         return count
 
     def hook(frame: FrameType, event: str, function: Any) -> None:
-        nonlocal calls, began
-        now = time.thread_time_ns()
+        nonlocal calls, began, line_began
+        now, line_began = time.thread_time_ns(), None
         returned = event == "c_return" and began is not None and began[0] is function
         if returned and began and now - began[1] > _LONGEST_NS and _is_of_python(function):
             found.append(f"{function.__name__} for long")
@@ -52,20 +61,50 @@ def _watch(step: Callable[[], object]) -> list[str]:
         elif event == "call" and not _is_own(frame):
             calls += frame.f_back is not None and _is_own(frame.f_back)
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
         run_hooked(step, hook)
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     if lines > _FEWEST_LINES + _LINES_PER_CALL * calls:
         found.append("lines of Python in a loop")
     return found
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Whether its code is neither a package's nor Python's."""
-    return not any(each in frame.f_code.co_filename for each in _LIBRARIES)
+    return is_own_code(frame.f_code)
+
+
+def is_own_code(code: CodeType) -> bool:
+    """Whether it is neither a package's nor Python's."""
+    return not any(each in code.co_filename for each in _LIBRARIES)
+
+
+@contextmanager
+def watch_calls(see: Callable[[Any], object]) -> Iterator[None]:
+    """Let `see` have whatever own code calls. Needs Python 3.12; before, it sees nothing."""
+    monitoring = getattr(sys, "monitoring", None)
+    if monitoring is None:
+        yield
+        return
+
+    def look(code: CodeType, offset: int, called: Any, first: object) -> None:
+        if is_own_code(code):
+            see(called)
+
+    monitoring.use_tool_id(_TOOL, "deadheat")
+    monitoring.register_callback(_TOOL, monitoring.events.CALL, look)
+    monitoring.set_events(_TOOL, monitoring.events.CALL)
+    try:
+        yield
+    finally:
+        monitoring.set_events(_TOOL, 0)
+        monitoring.register_callback(_TOOL, monitoring.events.CALL, None)
+        monitoring.free_tool_id(_TOOL)
 
 
 def _is_of_python(function: Any) -> bool:

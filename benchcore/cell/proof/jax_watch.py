@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.explain.jax_products import JITS
+from benchcore.cell.explain.jax_products import JITS, list_inner
 from benchcore.cell.explain.jax_profile import Waits, size_first_copy
-from benchcore.cell.nested import list_arrays
+from benchcore.cell.nested import copy_to_host, list_arrays
+from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 _NUMBER_BYTES = 8
 
 
-def watch_step(jax: Any, program: BoundProgram) -> dict[str, str]:
-    """The last of the steps is interrupted where it copies an array from the host."""
+def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
+    """Watched `to_end`, the last step is interrupted where it copies an array from the host."""
     calls = list_host_calls(program.plain_step)
     waits = Waits(jax)
     earlier = jax.live_arrays()
@@ -26,7 +27,7 @@ def watch_step(jax: Any, program: BoundProgram) -> dict[str, str]:
     if waits.count:
         calls.append("jax.Array.__array__")
     owed = _describe_owed(jax, earlier, outputs)
-    if (size_first_copy(jax, program.plain_step) or 0) > _NUMBER_BYTES:
+    if to_end and (size_first_copy(jax, program.plain_step) or 0) > _NUMBER_BYTES:
         calls.append("jax.device_put")
     return {"host_calls": join_calls(calls), "owed": owed}
 
@@ -39,8 +40,37 @@ def describe_compiled(jax: Any, step: Callable[[], object]) -> str:
 
 
 def _describe_owed(jax: Any, earlier: list[Any], outputs: object) -> str:
-    """Whether every array that a step made and left is among what it returns: the harness waits for
-    no other."""
-    known = {id(each) for each in (*earlier, *list_arrays(outputs), *jax.tree.leaves(outputs))}
+    """Whether every array that a step made and left is among what it returns, as JAX knows it: the
+    harness waits for no other, such as those in a class that JAX was not shown."""
+    known = {id(each) for each in (*earlier, *jax.tree.leaves(outputs))}
     lacking = [each for each in jax.live_arrays() if id(each) not in known]
     return f"all but {len(lacking)} arrays" if lacking else "all"
+
+
+def take_apart(jax: Any, step: Callable[[], object]) -> Taken:
+    """What a step takes; it reads what it closes over. Afterwards the program may hold tracers
+    until it is reset."""
+    traced = jax.make_jaxpr(lambda: list(list_arrays(step())))()
+    found = {id(each): each for each in _list_constants(traced)}
+    extended = jax.dtypes.extended  # keys of random numbers
+    plain = [each for each in found.values() if not jax.dtypes.issubdtype(each.dtype, extended)]
+    return Taken(arrays=[copy_to_host(each) for each in plain], drawn=_count_drawn(traced))
+
+
+def _count_drawn(traced: Any, times: int = 1) -> int:
+    """Random numbers: those of a loop as often as it runs."""
+    total = 0
+    for equation in getattr(traced, "jaxpr", traced).eqns:
+        if equation.primitive.name in ("random_bits", "rng_bit_generator", "rng_uniform"):
+            total += times * max(each.aval.size for each in equation.outvars)
+        inner = times * equation.params["length"] if equation.primitive.name == "scan" else times
+        total += sum(_count_drawn(each, inner) for each in list_inner(equation))
+    return total
+
+
+def _list_constants(closed: Any) -> Iterator[Any]:
+    """Those of a jaxpr and of the jaxprs within it."""
+    yield from (each for each in getattr(closed, "consts", ()) if hasattr(each, "dtype"))
+    for equation in getattr(closed, "jaxpr", closed).eqns:
+        for inner in list_inner(equation):
+            yield from _list_constants(inner)

@@ -81,6 +81,19 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
             )
 
 
+def check_end(start: State, came: State, proven: State) -> None:
+    """Raises StepUnlikeProofError where steps did not lead to where the proof's led: within a third
+    of the way, as rounding at kinks adds up."""
+    names = start["params"].keys() & came.get("params", {}).keys()
+    ordered = {name: start["params"][name] for name in sorted(names)}
+    was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, proven))
+    if not _norm(here - there) <= _norm(there - was) / 3:
+        raise StepUnlikeProofError(
+            "a block of steps from the known start did not lead to where the proof's steps led: "
+            "the timed step does something else"
+        )
+
+
 def check_each_moved(states: Sequence[State], wanted: State) -> None:
     """Raises StepUnlikeProofError where a step between two of the states did not change what the
     step from the last one to `wanted` changes."""

@@ -12,7 +12,10 @@ from typing import Any
 
 CODE = "code of "
 """How the names of these readings begin. A module that is loaded later has no earlier reading."""
-_CLOCKS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time")
+_CLOCKS = (
+    "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
+    "process_time_ns", "time"
+)  # fmt: skip
 _OWN = "benchcore."
 
 

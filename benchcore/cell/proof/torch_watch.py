@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written
+from benchcore.cell.nested import copy_to_host
+from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.host_calls import (
     is_named,
     join_calls,
@@ -19,6 +22,7 @@ from benchcore.cell.proof.switches import AS_SET, describe_changes
 
 _GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
 _MODES = ("autocast", "grad", "inference", "torch_function", "tracing", "version_calculator")
+_UPDATES = ("capturable", "differentiable", "foreach", "fused", "maximize")
 _OF_MODES = "is_multithreading_enabled"
 """What a step may enter and leave, such as `inference_mode`; the manifest has its own readings."""
 
@@ -68,10 +72,89 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
             changed.add(describe_changes(before, now))
             return func(*args, **(kwargs or {}))
 
+    class Passing(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def step_by_calls() -> object:
+        with Passing():  # operators of tensors become calls
+            return step()
+
     with run_as_written(torch):
-        calls.update(list_host_calls(step))
+        calls.update(list_host_calls(step, step_by_calls))
         with Watching():
             step()
     changed = changed - {AS_SET} or {AS_SET}
     within = " ".join(sorted(changed))
     return {"host_calls": join_calls(calls), "switches_within": within}
+
+
+def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
+    """What a step takes: the whole memory of each tensor, as the step first read of it."""
+    made: set[int] = set()
+    found: dict[int, Any] = {}
+    drawn = 0
+
+    class Reading(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal drawn
+            for each in _list_dense(torch, (args, kwargs)):
+                storage = each.untyped_storage()
+                if storage._cdata not in made and storage._cdata not in found:
+                    found[storage._cdata] = copy_to_host(_whole(each))
+            out = func(*args, **(kwargs or {}))
+            written = _list_dense(torch, out)
+            made.update({each.untyped_storage()._cdata for each in written} - found.keys())
+            if _draws(torch, func):
+                drawn += max((each.numel() for each in written), default=0)
+            return out
+
+    with run_as_written(torch), Reading():
+        step()
+    return Taken(arrays=list(found.values()), drawn=drawn)
+
+
+def _draws(torch: Any, func: Any) -> bool:
+    """Whether an operator draws random numbers, whatever it is called with: these may not."""
+    name = func._schema.name.partition("::")[2]
+    may_not = name.startswith(("_scaled_dot_product", "dropout"))
+    return torch.Tag.nondeterministic_seeded in func.tags and not may_not
+
+
+def describe_optimizers(torch: Any) -> str:
+    """How the optimisers update that the process holds; `usual` = as torch chooses."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
+    chosen = {name for each in found for name in _UPDATES if each.defaults.get(name)}
+    return "+".join(sorted(chosen)) or ("usual" if found else "none")
+
+
+def describe_compilers(torch: Any, mode: str) -> str:
+    """Options of compiled functions that are not those of their mode."""
+    name = "_TorchCompileInductorWrapper"
+    found = [each for each in gc.get_objects() if type(each).__name__ == name]
+    if not found:
+        return AS_SET
+    usual = {} if mode == "none" else torch._inductor.list_mode_options(mode)
+    options = {key: value for each in found for key, value in each.config.items()}
+    unlike = {key: value for key, value in options.items() if usual.get(key) != value}
+    return "; ".join(f"{key} {value!r}" for key, value in sorted(unlike.items())) or AS_SET
+
+
+def _list_dense(torch: Any, nested: object) -> list[Any]:
+    leaves = torch.utils._pytree.tree_leaves(nested)
+    dense = [each for each in leaves if isinstance(each, torch.Tensor)]
+    return [each for each in dense if each.layout is torch.strided]
+
+
+def _whole(tensor: Any) -> Any:
+    """All of the memory that it is a view of."""
+    size = tensor.untyped_storage().nbytes() // tensor.itemsize
+    return tensor.detach().as_strided((size,), (1,), 0)

@@ -28,6 +28,7 @@ SHARED = (
     "threads",
     "wait_policy",
     "synchronisation",
+    "random_numbers",
 )
 """Settings of the case or the harness: a difference voids the ratio."""
 CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout", "strategy")
@@ -122,12 +123,16 @@ _OF_EVERY_SIDE = {
     "switches_within": "as set",
     "host_calls": "none",
     "owed": "all",
+    "reads": "what was given",
+    "compile_options": "as set",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
-copies from or to the host. It returns all that it computes, so that the harness waits for it."""
+copies from or to the host. It returns all that it computes, so that the harness waits for it, and
+reads the parameters and inputs that it was given, not what was computed of them beforehand."""
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),
+    "optimizer": ("none", "not read"),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -149,7 +154,9 @@ def _list_required(side: ParitySide) -> dict[str, str]:
     mode = side.settings.get("compile", "none")
     compiles_update = side.settings.get("optimizer") == "compiled"
     layouts = {"contiguous": "NCHW", "channels_last": "NHWC"}
+    update = side.settings.get("optimizer", "usual")
     return {
+        "optimizer": "usual" if compiles_update else update,
         "compiled": "yes" if mode != "none" or compiles_update else "no",
         "graphs": "on" if on_gpu and mode in _GRAPHS else "off",
         "state_update": "in place",

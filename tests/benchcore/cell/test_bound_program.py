@@ -79,9 +79,9 @@ class _Learner:
     def make(self) -> Program:
         return Program(
             place=lambda inputs: (inputs["images"],),
-            step=lambda inputs: self._learn(self, inputs[0]),
+            step=lambda inputs: (np.array(self._learn(self, inputs[0])), self.weight),
             reset=self._reset,
-            read=lambda loss: {"loss": np.array(loss)},
+            read=lambda outputs: {"loss": outputs[0]},
             state=lambda: {"params": {"weight": self.weight.copy()}},
         )
 
@@ -354,23 +354,86 @@ def test_a_step_that_is_honest_on_known_inputs_and_after_a_reset_is_found() -> N
 
 
 def test_a_step_that_computes_when_its_outputs_are_read_is_found() -> None:
-    """By its inputs, which are gone by then."""
     honest = _infer(_right)
-    lazy = replace(
+    returns_inputs = replace(
         honest,
         step=lambda inputs: inputs,
         read=lambda inputs: honest.read(honest.step(inputs)),
     )
 
-    def discard(array: np.ndarray) -> None:
-        array.fill(0.0)
+    def fill(outputs: Any) -> Mapping[str, np.ndarray]:
+        inputs, sums = outputs
+        sums[:] = honest.step(inputs)
+        return {"sums": sums}
 
-    for program in (honest, lazy):
-        bound = _bind(program, _SPEC)
-        bound.prove(_wait, _wait)
-        found = program is lazy
-        with pytest.raises(StepUnlikeProofError) if found else contextlib.nullcontext():
-            bound.check_left_behind(lambda each: each(), _wait, discard=discard)
+    fills = replace(honest, step=lambda inputs: (inputs, np.zeros(_BATCH)), read=fill)
+    assert len(_bind(honest, _SPEC).prove(_wait, _wait)["sums"]) == 3
+    for program in (returns_inputs, fills):
+        with pytest.raises(StepUnlikeProofError, match="the timed step leaves work for later"):
+            _bind(program, _SPEC).prove(_wait, _wait)
+
+
+def test_an_update_that_is_made_when_the_state_is_read_is_found() -> None:
+    learner = _Learner(_learn)
+    honest, pending = learner.make(), list[Any]()
+
+    def state() -> Any:
+        while pending:
+            honest.step(pending.pop(0))
+        return honest.state()
+
+    def step(inputs: Any) -> Any:
+        pending.append(inputs)
+        return np.zeros(()), learner.weight
+
+    late = replace(honest, step=step, state=state, read=lambda outputs: {"loss": outputs[0]})
+    with pytest.raises(StepUnlikeProofError, match="'weight' is not among what the step returned"):
+        _bind(late, _TRAINED).prove(_wait, _wait)
+
+
+def test_steps_that_are_checked_are_timed_on_unseen_inputs() -> None:
+    """What honest steps take, although timed steps return what was kept by their inputs."""
+    honest, kept, computed = _infer(_right), dict[int, Any](), list[int]()
+
+    def step(inputs: Any) -> Any:
+        if id(inputs) not in kept:
+            kept[id(inputs)] = inputs, honest.step(inputs)
+            computed.append(1)
+        return kept[id(inputs)][1]
+
+    def run(number: int, each: Callable[[], object]) -> int:
+        computed.clear()
+        for _ in range(number):
+            each()
+        return 1000 * len(computed)
+
+    bound = _bind(replace(honest, step=step), _SPEC)
+    assert next(bound.time_proven(run, _wait), None) is None  # nothing is proven yet
+    bound.prove(_wait, _wait)
+    run(9, bound.step)
+    assert run(9, bound.step) == 0
+    assert next(bound.time_proven(run, _wait)) == 1000.0
+
+
+def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        if calls:
+            return 0.0
+        return _learn(learner, images)
+
+    calls: list[int] = []
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+
+    def run(number: int, each: Callable[[], object]) -> int:
+        for _ in range(number):
+            each()
+        return 600
+
+    assert next(bound.time_proven(run, _wait)) == 600 / _NUM_STEPS
+    calls.append(1)
+    with pytest.raises(StepUnlikeProofError, match="did not lead to where the proof's steps led"):
+        next(bound.time_proven(run, _wait))
 
 
 class _Turner:

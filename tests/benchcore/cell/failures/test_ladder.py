@@ -218,7 +218,7 @@ def _prepare(folder: Path, shake: Shake) -> None:
     line = "            self.program = bind_program("
     assert line in contender
     contender = contender.replace(line, '            _shake("build", case.precision)\n' + line)
-    line = "        manifest = read_manifest("
+    line = "        readings = {"
     assert line in contender
     contender = contender.replace(line, '        _shake("finish")\n' + line)
     contender += """

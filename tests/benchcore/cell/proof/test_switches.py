@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import gc
 import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +20,7 @@ import pytest
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.measure import timing
+from benchcore.cell.proof import switches
 from benchcore.cell.proof.host_calls import NONE, join_calls, list_host_calls
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.switches import AS_SET, describe_changes, list_process_switches
@@ -32,6 +40,38 @@ def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.M
     if enabled:
         gc.enable()
     assert found.startswith("garbage collection (False")
+
+
+def test_what_runs_beside_the_steps_is_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads, what is called when memory is collected, signals, and timers."""
+    before, ended = list_process_switches(), threading.Event()
+
+    def wait() -> None:
+        ended.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    gc.callbacks.append(_collected)
+    handler = signal.signal(signal.SIGUSR2, _collected)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1000.0)
+    found = describe_changes(before, list_process_switches())
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+    signal.signal(signal.SIGUSR2, handler)
+    gc.callbacks.remove(_collected)
+    ended.set()
+    thread.join()
+    assert "garbage collection (True, " in found
+    assert found.count("['_collected']") == 2
+    assert "threads ['wait']" in found
+    assert "timers [" in found
+    assert describe_changes(before, list_process_switches()) == AS_SET
+    assert before["tiny numbers"]
+    monkeypatch.setattr(switches, "_SMALLEST", 0.0)  # as if they were flushed to zero
+    assert describe_changes(before, list_process_switches()) == "tiny numbers False"
+
+
+def _collected(*given: object) -> None:
+    pass
 
 
 @pytest.mark.parametrize(
@@ -93,12 +133,51 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
         (lambda: np.asarray([1.0]), "numpy.asarray"),
         (lambda: sorted([2, 1]), NONE),
         (lambda: [each + 1 for each in range(2000)], "lines of Python in a loop"),
+        (lambda: _LONG * _LONG, "a line for long"),
+        (lambda: _look_up(), "a look at its caller (f_back) a look at its caller (tb_frame)"),
+        (lambda: sys.getprofile(), "a look at its caller (getprofile)"),
         (lambda: [len("") for _ in range(300)], NONE),
         (lambda: sum(range(200_000)), "sum for long"),
     ],
 )
 def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named: str) -> None:
     assert join_calls(list_host_calls(step)) == named
+
+
+_OUTSIDE = """
+import ctypes, json
+import numpy as np
+from benchcore.cell.proof.host_calls import list_host_calls
+
+library, ones = ctypes.CDLL(None), np.ones(3)
+calls = [lambda: library.usleep(1), lambda: np.add(ones, ones)]
+print(json.dumps([list_host_calls(each) for each in [*calls, lambda: sorted([2, 1])]]))
+"""
+
+
+@pytest.mark.provisions
+def test_calls_that_are_no_builtin_functions_are_named(
+    framework_python: Callable[[str], Path],
+) -> None:
+    """In an environment's Python, which is 3.12 or later."""
+    done = subprocess.run(
+        [str(framework_python("jax")), "-P", "-s", "-c", _OUTSIDE],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [["ctypes.usleep"], ["numpy.add"], []]
+
+
+_LONG = 7**60_000
+
+
+def _look_up() -> object:
+    try:
+        raise ValueError
+    except ValueError as error:
+        return error.__traceback__.tb_frame.f_back  # type: ignore[union-attr]
 
 
 def test_what_is_printed_once_is_not_what_a_step_does() -> None:

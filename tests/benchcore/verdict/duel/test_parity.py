@@ -56,12 +56,36 @@ def test_a_library_that_one_side_never_loaded_is_no_difference(seen: dict[str, s
         ("switches_within", "get_mkldnn_enabled False"),
         ("host_calls", "time.sleep"),
         ("owed", "all but 4 arrays"),
+        ("reads", "numbers that were not given: float32[8, 8]"),
+        ("compile_options", "epilogue_fusion False"),
     ],
 )
 def test_what_no_side_may_do_voids_the_pair_even_if_both_do_it(key: str, found: str) -> None:
     parity = compare_sides(_jax(**{key: found}), _torch(**{key: found}), "tuned")
     assert len(parity.violations) == 2
     assert all(found in each for each in parity.violations)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ("usual", "usual", True),
+        ("usual", "fused", False),
+        ("fused", "usual", False),
+        ("compiled", "usual", True),
+        ("fused", "none", True),
+    ],
+)
+def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bool) -> None:
+    torch = _torch({"optimizer": chosen, "compile": "default"}, optimizer=found)
+    violations = compare_sides(_jax(), torch, "tuned").violations
+    wanted = f"optimizer of torch reads '{found}', where '{chosen}' is required"
+    assert violations == (() if fair else (wanted,))
+
+
+def test_other_random_numbers_on_one_side_void_the_pair() -> None:
+    parity = compare_sides(_jax(random_numbers="64"), _torch(random_numbers="0"), "default")
+    assert parity.violations == ("random numbers '64' on jax, '0' on torch",)
 
 
 def test_one_thread_on_one_side_voids_the_pair() -> None:

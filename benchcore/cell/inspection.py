@@ -1,0 +1,85 @@
+"""What is found out about a contender's timed step beside its evidence, in one start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from benchcore.cell.bound_program import BoundProgram, Step
+from benchcore.cell.proof import pace
+from benchcore.cell.proof.host_calls import NONE
+from benchcore.cell.proof.manifest import read_manifest
+from benchcore.cell.proof.switches import AS_SET
+from benchcore.cell.runtime import Runtime
+
+RunSteps = Callable[[int, Step | None], int]
+_FAIR = (NONE, AS_SET, "all", "yes")
+
+
+class Inspection:
+    """`alone` is whether no other process must follow the steps, `on_cpu` where they run."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        program: BoundProgram,
+        run_steps: RunSteps,
+        *,
+        alone: bool,
+        on_cpu: bool,
+    ) -> None:
+        self._runtime, self._program, self._run_steps = runtime, program, run_steps
+        self._alone, self._compares_times = alone, alone and on_cpu
+        self._timed_ns: list[float] = []
+        """CPU time of a step in each timed block."""
+        self._proven_ns: list[float] = []
+        self._products: dict[str, Any] | None = None
+        self._watched: dict[str, str] = {}
+
+    def time_block(self, steps: int) -> int:
+        """Run a timed block; nanoseconds."""
+        began = time.process_time_ns()
+        elapsed_ns = self._run_steps(steps, None)
+        self._timed_ns.append((time.process_time_ns() - began) / steps)
+        return elapsed_ns
+
+    def before(self) -> None:
+        """Time proven steps, right after the proof."""
+        if self._compares_times:
+            self._proven_ns = pace.take_times(self._time_proven())
+
+    def _time_proven(self) -> Iterator[float]:
+        def run(steps: int, step: Step) -> int:
+            began = time.process_time_ns()
+            self._run_steps(steps, step)
+            return time.process_time_ns() - began
+
+        return self._program.time_proven(run, self._runtime.synchronise)
+
+    def after(self, steps: int, *, whole: bool) -> None:
+        """After the timed blocks, of so many `steps`. What a step does on the host is watched
+        before anything is reset. Products and arrays are those of one start (`whole`). Reset the
+        program afterwards. Raises StepUnlikeProofError."""
+        runtime, program = self._runtime, self._program
+        if self._alone:
+            self._watched = runtime.watch_step(program, to_end=False)
+        program.check_left_behind(
+            lambda step: self._run_steps(steps, step),
+            runtime.synchronise,
+            lambda: runtime.manifest(program.held()).get("dropout") == "random",
+        )
+        pace.check_pace(self._timed_ns, self._proven_ns, self._time_proven())
+        if whole:
+            self._run_steps(steps, None)  # the state may have been reset
+            self._products = runtime.count_products(program)
+            if self._alone:
+                self._watched |= program.describe_taken(runtime.take_apart)
+
+    def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
+        """The part `effective` of a document, with further readings of the manifest."""
+        runtime = self._runtime
+        manifest = read_manifest(runtime, self._program, canary, alone=self._alone)
+        early = {key: value for key, value in self._watched.items() if value not in _FAIR}
+        effective = {**runtime.effective(), "manifest": {**manifest, **early, **readings}}
+        return effective if self._products is None else {**effective, "products": self._products}

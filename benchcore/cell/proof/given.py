@@ -1,0 +1,167 @@
+"""Whether arrays hold numbers of other arrays, in any order: then nothing was computed of them.
+
+A step may read what it was given, in its own layout, and `read` reports what the step returned.
+Work that moved from the step to where no clock runs makes numbers that stand in neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchcore.cell.nested import copy_to_host, list_arrays
+from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.program import Arrays, ByName, State
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ALL = "what was given"
+EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
+"""Precisions that hold numbers as they were given. Others have few different ones."""
+_FEW = 64
+"""Numbers of an array that a step may have made beforehand, such as a count or a key."""
+_PLAIN = 4
+"""Different numbers of an array that is a mask, or filled with one number."""
+_OWN = "benchcore."
+"""Where no class of arrays is from: one that is may compute when it is looked at."""
+_MOST_SAMPLED = 4096
+_MOST_COPIED, _MOST_SUMMED = 1 << 28, 1 << 22
+"""Bytes of what a step returned, and numbers of its parameters, that are checked."""
+_FEWEST_KNOWN = 0.999
+"""Share of an array's numbers that must stand among the others. Of computed float32 numbers up to
+2 % do so by chance among a million, and nine tenths among a hundred million."""
+
+
+def describe_read(read: Iterable[np.ndarray], given: Sequence[np.ndarray]) -> str:
+    """The manifest's reading: `ALL`, or the shapes of arrays that a step reads and wasn't given.
+
+    `given` are float32 or integers, as a workload makes them.
+    """
+    large = [each for each in read if each.size > _FEW and not _is_plain(each)]
+    foreign = list_foreign(large, given) if large else []
+    shapes = sorted({f"{each.dtype}{list(each.shape)}" for each in foreign})
+    return f"numbers that were not given: {' '.join(shapes)}" if foreign else ALL
+
+
+def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays that are no other order of a known one, and not put together of their numbers."""
+    import numpy as np
+
+    sums = {_sum_values(each) for each in known}
+    foreign = []
+    values: dict[bool, np.ndarray] = {}
+    for array in found:
+        if _sum_values(array) in sums:
+            continue
+        some = _take_some(_flatten(array))
+        real = some.dtype.kind == "f"
+        if real not in values:
+            flat = [_flatten(each) for each in known]
+            alike = [each for each in flat if (each.dtype.kind == "f") == real]
+            values[real] = np.sort(np.concatenate(alike)) if alike else np.full(1, -1)
+        places = np.searchsorted(values[real], some)
+        if (values[real].take(places, mode="clip") == some).mean() < _FEWEST_KNOWN:
+            foreign.append(array)
+    return foreign
+
+
+def _flatten(array: np.ndarray) -> np.ndarray:
+    """In one row of float32 or int64; both zeros are one number."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(f"f{flat.itemsize // 2}")
+    return flat.astype(np.float32) + np.float32(0) if flat.dtype.kind == "f" else flat.astype("i8")
+
+
+def _take_some(flat: np.ndarray) -> np.ndarray:
+    return flat[:: -(-flat.size // _MOST_SAMPLED) or 1]
+
+
+def _sum_values(array: np.ndarray) -> tuple[int, int, str]:
+    """A number that equal values share in any order."""
+    import numpy as np
+
+    flat = _flatten(array)
+    bits = (flat.view(np.uint32) if flat.dtype.kind == "f" else flat).astype(np.uint64)
+    mixed = (bits ^ (bits >> np.uint64(15))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return int(mixed.sum(dtype=np.uint64)), flat.size, flat.dtype.kind
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """A mask, one number everywhere, or numbers in a row."""
+    import numpy as np
+
+    flat = _flatten(array)
+    if np.unique(_take_some(flat)).size <= _PLAIN:
+        return True
+    return flat.dtype.kind != "f" and bool((np.diff(flat) == 1).all())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a step reads of what was there before it, in numpy, and how many random numbers it
+    draws."""
+
+    arrays: list[np.ndarray]
+    drawn: int
+
+
+class Returned:
+    """What a step returned, copied before anybody looks at it: neither `read` nor `state` may
+    compute what they report. `start` has the parameters that it moves; None = it moves none."""
+
+    def __init__(self, outputs: object, start: Arrays | None) -> None:
+        self._names = [] if start is None else list(_choose_some(start.params))
+        sizes = {start.params[name].size for name in self._names} if start else set()
+        arrays = sorted(list_arrays(outputs), key=lambda each: int(each.nbytes))
+        arrays = [each for each in arrays if not type(each).__module__.startswith(_OWN)]
+        alike = [each for each in arrays if math.prod(each.shape) in sizes]
+        self._sums = {_sum_values(copy_to_host(each)) for each in alike}
+        left = _MOST_COPIED
+        self._copies: list[np.ndarray] = []
+        for each in arrays:
+            left -= int(each.nbytes)
+            if left >= 0:
+                self._copies.append(copy_to_host(each))
+
+    def check(self, read: ByName, state: State) -> None:
+        """Raises StepUnlikeProofError where reported numbers are not among those that the step
+        returned."""
+        params = state.get("params", {})
+        late = [name for name, array in read.items() if self._misses(array)]
+        late += [
+            name
+            for name in self._names
+            if name in params
+            and _sum_values(params[name]) not in self._sums
+            and self._misses(params[name])
+        ]
+        if late:
+            raise StepUnlikeProofError(
+                f"{late[0]!r} is not among what the step returned: the timed step leaves work for "
+                "later, or does not return its state"
+            )
+
+    def _misses(self, array: np.ndarray) -> bool:
+        import numpy as np
+
+        some = all_some = _take_some(_flatten(array).astype(np.float32))
+        for each in self._copies:
+            some = some[~np.isin(some, _flatten(each).astype(np.float32))]
+            if not some.size:
+                return False
+        return some.size > (1 - _FEWEST_KNOWN) * all_some.size
+
+
+def _choose_some(params: ByName) -> Iterator[str]:
+    left = _MOST_SUMMED
+    for name, array in params.items():
+        if _FEW < array.size <= left:
+            left -= array.size
+            yield name

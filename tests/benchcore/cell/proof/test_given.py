@@ -1,0 +1,152 @@
+"""A step reads what it was given, and `read` and `state` report what it returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.cell.proof.given import ALL, describe_read, list_foreign
+
+ROOT = Path(__file__).parents[4]
+_RNG = np.random.Generator(np.random.PCG64(1))
+_WEIGHT = _RNG.standard_normal((64, 48), dtype=np.float32)
+_SCALE = _RNG.standard_normal(48, dtype=np.float32)
+_TOKENS = _RNG.integers(0, 1000, (32, 16), dtype=np.int32)
+_GIVEN = [_WEIGHT, _SCALE, _TOKENS]
+_OTHER_ZEROS = np.where(_WEIGHT > 1, np.float32(-0.0), _WEIGHT)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        _WEIGHT,
+        np.ascontiguousarray(_WEIGHT.T),
+        np.concatenate([_WEIGHT, _WEIGHT]),
+        np.concatenate([_WEIGHT.ravel(), _SCALE]),
+        _WEIGHT[:32],
+        _TOKENS.astype(np.int64),
+        np.zeros((64, 48), np.float32),
+        np.tri(64, dtype=bool),
+        np.arange(100, dtype=np.int32),
+        np.array(7.5, np.float32),
+    ],
+    ids=(
+        "as it is", "transposed", "doubled", "packed", "a part", "wider integers", "zeros",
+        "a mask", "places", "one number",
+    ),
+)  # fmt: skip
+def test_a_step_may_read_what_it_was_given_in_any_layout(read: np.ndarray) -> None:
+    assert describe_read([read], _GIVEN) == ALL
+
+
+@pytest.mark.parametrize(
+    ("read", "shape"),
+    [
+        (_WEIGHT * _SCALE, "float32[64, 48]"),
+        (_WEIGHT @ _WEIGHT.T, "float32[64, 64]"),
+        (_WEIGHT + np.float32(1), "float32[64, 48]"),
+        (_TOKENS * 16 + np.arange(16, dtype=np.int32), "int32[32, 16]"),
+    ],
+    ids=("scaled", "multiplied", "moved", "numbered"),
+)
+def test_what_was_computed_where_no_clock_runs_is_named(read: np.ndarray, shape: str) -> None:
+    assert describe_read([_WEIGHT, read], _GIVEN) == f"numbers that were not given: {shape}"
+
+
+def test_both_zeros_are_one_number_and_complex_numbers_are_pairs() -> None:
+    zeros = np.where(_OTHER_ZEROS == 0, np.float32(0), _OTHER_ZEROS)
+    assert list_foreign([zeros], [_OTHER_ZEROS]) == []
+    pairs = _WEIGHT[:, :24] + 1j * _WEIGHT[:, 24:]
+    assert list_foreign([pairs.astype(np.complex64)], [_WEIGHT]) == []
+
+
+_READ = """
+import dataclasses, importlib, json, sys
+from benchcore.cell.bound_program import BoundProgram
+from benchcore.workloads.contract import import_spec
+
+framework, settings = sys.argv[1], json.loads(sys.argv[2])
+runtime = importlib.import_module(f"benchcore.cell.{framework}_runtime").make_runtime()
+runtime.import_framework()
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings=settings)
+found = {}
+for workload, name in json.loads(sys.argv[3]):
+    spec = import_spec(workload)
+    case = spec.cases[name]
+    module = importlib.import_module(f"benchcore.workloads.{workload}.in_{framework}")
+    arrays = spec.make_arrays(case, 7)
+    program = BoundProgram(
+        module.build(case, arrays, {**settings, "device": "cpu"}), spec, case, arrays
+    )
+    program.prove(runtime.synchronise, runtime.release)
+    found[f"{workload} {name}"] = program.describe_taken(runtime.take_apart)
+if framework == "jax":
+    import jax
+    import numpy as np
+    from benchcore.cell.proof.jax_watch import _describe_owed, take_apart
+    weight, images = (jax.numpy.ones((9, 9)) * each for each in (2.0, 3.0))
+    plain = jax.jit(lambda images: images @ weight)
+    shapes = [each.shape for each in take_apart(jax, lambda: plain(images)).arrays]
+    found["closed over"] = shapes
+    earlier, hidden = jax.live_arrays(), dataclasses.make_dataclass("Hidden", ["array"])
+    outputs = plain(images)
+    found["owed"] = [_describe_owed(jax, earlier, each) for each in (outputs, hidden(outputs))]
+else:
+    import torch
+    from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers, take_apart
+    found["before"] = [describe_optimizers(torch), describe_compilers(torch, "none")]
+    kept = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, fused=True)
+    compiled = torch.compile(torch.sin, options={"epilogue_fusion": False})
+    found["after"] = [describe_optimizers(torch), describe_compilers(torch, "default")]
+    weight, hidden = torch.full((9, 9), 2.0), torch.full((5, 9), 3.0)
+    step = lambda: torch.nn.functional.dropout(hidden, 0.5) @ weight.t()[:, :3]
+    taken = take_apart(torch, step)
+    found["closed over"] = [list(each.shape) for each in taken.arrays]
+    found["drawn"] = taken.drawn
+print(json.dumps(found))
+"""
+_CASES = (
+    ("mlp", "tiny_infer"), ("mlp", "tiny_train"), ("graph_gcn", "tiny_infer"),
+    ("small_lm", "tiny_train"), ("mnist_cnn", "tiny_per_sample_grad"),
+    ("mobilenet_v3_small", "tiny_train"),
+)  # fmt: skip
+
+
+@pytest.mark.provisions
+def test_fair_steps_read_what_they_were_given_and_draw_as_many_numbers(
+    framework_python: Callable[[str], Path],
+) -> None:
+    found = {}
+    for framework, settings in (("jax", {"compile": "jit"}), ("torch", {"compile": "none"})):
+        done = subprocess.run(
+            [
+                *(str(framework_python(framework)), "-P", "-s", "-c", _READ, framework),
+                *(json.dumps(settings), json.dumps(_CASES)),
+            ],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found[framework] = json.loads(done.stdout.splitlines()[-1])
+    of_cases: dict[str, Any] = {}
+    for name in (" ".join(each) for each in _CASES):
+        assert found["jax"][name] == found["torch"][name]
+        of_cases[name] = found["jax"][name]
+    assert {each["reads"] for each in of_cases.values()} == {ALL}
+    drawn = {name: int(each["random_numbers"]) for name, each in of_cases.items()}
+    assert {name for name, each in drawn.items() if each} == {"mobilenet_v3_small tiny_train"}
+    assert sorted(found["jax"]["closed over"]) == [[9, 9], [9, 9]]
+    assert found["jax"]["owed"] == ["all", "all but 1 arrays"]
+    assert found["torch"]["before"] == ["usual", "as set"]
+    assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
+    assert sorted(found["torch"]["closed over"]) == [[45], [81]]
+    assert found["torch"]["drawn"] == 45
