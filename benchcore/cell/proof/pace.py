@@ -2,8 +2,9 @@
 
 A step that does less while it is timed, whatever shows it that it is, must do all of its work where
 the outputs of inputs that it has never seen are checked. One that does more is found likewise.
-Times are of the CPU, all threads together: at a load of 8 on two cores, 66 fair tiny cases were at
-most 1.65 times as long in one place as in the other. Steps of a GPU are not compared.
+Times are of the CPU, all threads together: at a load of 8 on two cores, checked steps of fair tiny
+cases took 0.5 to 1.65 times as long as timed ones, but for one block (see `benchmarks/plants.md`).
+Steps of a GPU are not compared.
 """
 
 from __future__ import annotations
