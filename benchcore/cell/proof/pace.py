@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import ByName
 
-FASTER, SLOWER = 2.5, 2.5
+FASTER, SLOWER = 4.0, 4.0
 """How many times as long the proven steps, or the timed ones, may take."""
 _MOST, _LIMIT_S = 8, 1.0
 """Short blocks, and the seconds after which no more are run."""

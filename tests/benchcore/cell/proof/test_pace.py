@@ -19,11 +19,11 @@ _NONE: Iterator[float] = iter(())
 @pytest.mark.parametrize(
     ("timed", "proven", "error"),
     [
-        ([100, 100, 100], [249, 900], None),
-        ([100, 100, 100], [251, 251], "the timed step does less"),
+        ([100, 100, 100], [399, 900], None),
+        ([100, 100, 100], [401, 401], "the timed step does less"),
         ([900, 100, 101], [240], None),
-        ([260, 260, 400], [100, 300], "the timed step does more"),
-        ([240, 260, 400], [100, 300], None),
+        ([410, 410, 600], [100, 300], "the timed step does more"),
+        ([390, 410, 600], [100, 300], None),
         ([], [100], None),
         ([100], [], None),
     ],
@@ -39,7 +39,7 @@ def test_steps_that_take_longer_or_shorter_than_proven_ones_are_found(
 
 
 def test_a_proven_block_that_was_disturbed_is_run_again() -> None:
-    check_pace([100, 100], [400, 500], chain([300.0], repeat(120.0)))
+    check_pace([100, 100], [500, 600], chain([450.0], repeat(120.0)))
 
 
 def test_short_blocks_are_run_until_there_is_no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
