@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram, Step
-from benchcore.cell.proof import pace
 from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.switches import AS_SET
@@ -18,7 +16,7 @@ _FAIR = (NONE, AS_SET, "all", "yes")
 
 
 class Inspection:
-    """`alone` is whether no other process must follow the steps, `on_cpu` where they run."""
+    """`alone` is whether no other process must follow the steps."""
 
     def __init__(
         self,
@@ -27,35 +25,19 @@ class Inspection:
         run_steps: RunSteps,
         *,
         alone: bool,
-        on_cpu: bool,
     ) -> None:
         self._runtime, self._program, self._run_steps = runtime, program, run_steps
-        self._alone, self._compares_times = alone, alone and on_cpu
-        self._timed_ns: list[float] = []
-        """CPU time of a step in each timed block."""
-        self._proven_ns: list[float] = []
+        self._alone = alone
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
 
-    def time_block(self, steps: int) -> int:
-        """Run a timed block; nanoseconds."""
-        began = time.process_time_ns()
-        elapsed_ns = self._run_steps(steps, None)
-        self._timed_ns.append((time.process_time_ns() - began) / steps)
-        return elapsed_ns
-
     def before(self) -> None:
-        """Time proven steps, right after the proof."""
-        if self._compares_times:
-            self._proven_ns = pace.take_times(self._time_proven())
+        """Right after the proof. Raises StepUnlikeProofError."""
+        self._check_block()
 
-    def _time_proven(self) -> Iterator[float]:
-        def run(steps: int, step: Step) -> int:
-            began = time.process_time_ns()
-            self._run_steps(steps, step)
-            return time.process_time_ns() - began
-
-        return self._program.time_proven(run, self._runtime.synchronise)
+    def _check_block(self) -> None:
+        if self._alone:
+            self._program.check_block(self._run_steps, self._runtime.synchronise)
 
     def after(self, steps: int, *, whole: bool) -> None:
         """After the timed blocks, of so many `steps`. What a step does on the host is watched
@@ -69,7 +51,7 @@ class Inspection:
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
         )
-        pace.check_pace(self._timed_ns, self._proven_ns, self._time_proven())
+        self._check_block()
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)

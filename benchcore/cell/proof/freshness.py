@@ -18,6 +18,7 @@ _FEWEST, _MOST, _LIMIT_S = 4, 16, 2.0
 _LONGER = 1.5
 _EXCUSED = 8
 """One pair in this many may have been disturbed."""
+_MOST_UNSEEN, _UNSEEN_BYTES = 64, 1 << 24
 T = TypeVar("T")
 
 
@@ -40,6 +41,12 @@ def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[
             f"{longer} of {pairs} steps took longer on inputs that the program had not seen: the "
             "timed step returns stored results"
         )
+
+
+def choose_number(inputs: ByName, fewest: int) -> int:
+    """How many sets of inputs a short block takes: as many as a cache of the CPU holds."""
+    num_bytes = sum(each.nbytes for each in inputs.values())
+    return max(fewest, min(_MOST_UNSEEN, _UNSEEN_BYTES // max(1, num_bytes)))
 
 
 def list_fresh(inputs: ByName) -> Iterator[dict[str, np.ndarray]]:

@@ -19,8 +19,7 @@ _LINES_PER_CALL = 10
 """Lines of a step's own code for each call that it makes; ours run 3.1 at most."""
 _FEWEST_LINES = 100
 _LONGEST_NS = 200_000
-"""CPU time of one call that calls nothing itself, or of a line without one; ours take
-microseconds. A line that computes with tensors must be run so that it calls something."""
+"""CPU time of one call that calls nothing itself; ours take microseconds."""
 _TOOL = 4
 """A number that `sys.monitoring` leaves to others than debuggers and profilers."""
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<frozen")
@@ -35,22 +34,18 @@ def list_host_work(step: Callable[[], object]) -> list[str]:
 def _watch(step: Callable[[], object]) -> list[str]:
     lines, calls, found = 0, 0, []
     began: tuple[Any, int] | None = None
-    line_began: int | None = None
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         return count if _is_own(frame) else None
 
     def count(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines, line_began
-        if line_began is not None and time.thread_time_ns() - line_began > _LONGEST_NS:
-            found.append("a line for long")
+        nonlocal lines
         lines += event == "line"
-        line_began = time.thread_time_ns()
         return count
 
     def hook(frame: FrameType, event: str, function: Any) -> None:
-        nonlocal calls, began, line_began
-        now, line_began = time.thread_time_ns(), None
+        nonlocal calls, began
+        now = time.thread_time_ns()
         returned = event == "c_return" and began is not None and began[0] is function
         if returned and began and now - began[1] > _LONGEST_NS and _is_of_python(function):
             found.append(f"{function.__name__} for long")

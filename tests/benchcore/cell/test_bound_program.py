@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.bound_program import BoundProgram, StepUnlikeProofError
+from benchcore.cell.proof.freshness import choose_number
 from benchcore.cell.proof.manifest import _count_input_buffers
 from benchcore.program import Arrays, Program, Steps
 from benchcore.workloads.contract import Spec
@@ -391,8 +392,8 @@ def test_an_update_that_is_made_when_the_state_is_read_is_found() -> None:
         _bind(late, _TRAINED).prove(_wait, _wait)
 
 
-def test_steps_that_are_checked_are_timed_on_unseen_inputs() -> None:
-    """What honest steps take, although timed steps return what was kept by their inputs."""
+def test_a_checked_block_takes_unseen_inputs() -> None:
+    """It computes, although timed steps return what was kept by their inputs."""
     honest, kept, computed = _infer(_right), dict[int, Any](), list[int]()
 
     def step(inputs: Any) -> Any:
@@ -401,18 +402,28 @@ def test_steps_that_are_checked_are_timed_on_unseen_inputs() -> None:
             computed.append(1)
         return kept[id(inputs)][1]
 
-    def run(number: int, each: Callable[[], object]) -> int:
+    def run(number: int, each: Callable[[], object]) -> None:
         computed.clear()
         for _ in range(number):
             each()
-        return 1000 * len(computed)
+        numbers.append((number, len(computed)))
 
+    numbers: list[tuple[int, int]] = []
     bound = _bind(replace(honest, step=step), _SPEC)
-    assert next(bound.time_proven(run, _wait), None) is None  # nothing is proven yet
+    bound.check_block(run, _wait)
+    assert numbers == []  # nothing is proven yet
     bound.prove(_wait, _wait)
     run(9, bound.step)
-    assert run(9, bound.step) == 0
-    assert next(bound.time_proven(run, _wait)) == 1000.0
+    run(9, bound.step)
+    bound.check_block(run, _wait)
+    *_, repeated, checked = numbers
+    assert repeated == (9, 0)
+    assert checked[0] == checked[1] > 0
+
+
+@pytest.mark.parametrize(("size", "number"), [(1, 64), (2**20, 4), (2**26, 3)])
+def test_a_checked_block_takes_as_many_inputs_as_a_cache_holds(size: int, number: int) -> None:
+    assert choose_number({"images": np.zeros(size, np.float32)}, 3) == number
 
 
 def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
@@ -425,15 +436,15 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
     bound = _bind(_Learner(learn).make(), _TRAINED)
     bound.prove(_wait, _wait)
 
-    def run(number: int, each: Callable[[], object]) -> int:
+    def run(number: int, each: Callable[[], object]) -> None:
+        assert number == _NUM_STEPS
         for _ in range(number):
             each()
-        return 600
 
-    assert next(bound.time_proven(run, _wait)) == 600 / _NUM_STEPS
+    bound.check_block(run, _wait)
     calls.append(1)
     with pytest.raises(StepUnlikeProofError, match="did not lead to where the proof's steps led"):
-        next(bound.time_proven(run, _wait))
+        bound.check_block(run, _wait)
 
 
 class _Turner:

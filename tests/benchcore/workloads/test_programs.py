@@ -478,7 +478,14 @@ def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
     assert [text for text in seen if "the batching rule for aten::_scaled" not in text] == []
 
 
-@pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)
+def _is_adamw(job: Job) -> bool:
+    """Torch's AdamW keeps its number of steps on the host, and reads it there."""
+    return (job.workload, job.case.startswith("tiny_train")) == ("vit_b_16", True)
+
+
+@pytest.mark.parametrize(
+    "job", [job for job in RIGHT if job.arm == "torch" and not _is_adamw(job)], ids=_key
+)
 def test_no_step_of_torch_waits_for_a_value(job: Job, outcomes: Outcomes) -> None:
     assert outcomes[job.key].facts["waits"] == 0
 

@@ -133,7 +133,6 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
         (lambda: np.asarray([1.0]), "numpy.asarray"),
         (lambda: sorted([2, 1]), NONE),
         (lambda: [each + 1 for each in range(2000)], "lines of Python in a loop"),
-        (lambda: _LONG * _LONG, "a line for long"),
         (lambda: _look_up(), "a look at its caller (f_back) a look at its caller (tb_frame)"),
         (lambda: sys.getprofile(), "a look at its caller (getprofile)"),
         (lambda: [len("") for _ in range(300)], NONE),
@@ -168,9 +167,6 @@ def test_calls_that_are_no_builtin_functions_are_named(
         check=True,
     )
     assert json.loads(done.stdout) == [["ctypes.usleep"], ["numpy.add"], []]
-
-
-_LONG = 7**60_000
 
 
 def _look_up() -> object:
