@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -72,8 +73,11 @@ def swap_sides(log_ratio: _Log, low: _Log, high: _Log) -> tuple[_Log, _Log, _Log
 
 
 def swap_factors(factor: _Log, low: _Log, high: _Log) -> tuple[_Log, _Log, _Log]:
-    """The same for factors, which are never 0: `swap_sides` of their logs."""
-    middle, left, right = (each if each is None else 1 / each for each in (factor, high, low))
+    """The same for factors: `swap_sides` of their logs. An end so low that it became 0 counts as
+    the smallest number."""
+    middle, left, right = (
+        each if each is None else 1 / max(each, sys.float_info.min) for each in (factor, high, low)
+    )
     return middle, left, right
 
 

@@ -93,3 +93,9 @@ def test_a_relevant_difference_must_be_beyond_the_bound() -> None:
     assert verdict(0.04, 0.02) == "unknown"
     found = judge_samples(np.array([0.039, 0.04, 0.04, 0.041]), prefer="relevant")
     assert found.p is not None and 1e-5 < found.p < 1e-2  # of 4 % against 2 %, not against 0
+
+
+def test_an_end_of_an_interval_that_became_0_can_be_swapped() -> None:
+    middle, low, high = swap_factors(2.0, 0.0, 1e300)
+    assert (middle, low) == (0.5, 1e-300)
+    assert 1e300 < high < math.inf
