@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect import get_run_logger, task
+from prefect.blocks.core import Block
 from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.cache_policies import NO_CACHE
@@ -19,6 +20,7 @@ from benchcore.experiments.outbox import send_waiting, set_picture, write_alert
 from benchcore.state import State
 from dashboards.pictures import draw_forest_png, draw_series_png
 
+_Block = TypeVar("_Block", bound=Block)
 BLOCK = "deadheat-notify"
 """The secret block with the addresses, where DEADHEAT_NOTIFY is unset."""
 WEBHOOK_BLOCK = "deadheat-alerts"
@@ -30,28 +32,23 @@ def use_stored_addresses() -> None:
     some: a worker may lack those that were set for `deadheat deploy`."""
     if not os.environ.get("PREFECT_API_URL"):
         return
-    if not variables.NOTIFY.read() and (secret := _load_secret()):
-        os.environ[variables.NOTIFY.name] = secret
+    if not variables.NOTIFY.read() and (secret := _load(Secret, BLOCK)):
+        os.environ[variables.NOTIFY.name] = str(secret.get())
     if not variables.WEBHOOK_URL.read() and (webhook := load_webhook()):
         os.environ[variables.WEBHOOK_URL.name] = webhook.url.get_secret_value()
 
 
-def _load_secret() -> str | None:
-    try:
-        found = Secret.load(BLOCK)
-    except ValueError:  # there is no such block
-        return None
-    assert isinstance(found, Secret)
-    return str(found.get())
-
-
 def load_webhook() -> Webhook | None:
     """The webhook that the server stores, if there is one."""
+    return _load(Webhook, WEBHOOK_BLOCK)
+
+
+def _load(kind: type[_Block], name: str) -> _Block | None:
     try:
-        found = Webhook.load(WEBHOOK_BLOCK)
+        found = kind.load(name)
     except ValueError:  # there is no such block
         return None
-    assert isinstance(found, Webhook)
+    assert isinstance(found, kind)
     return found
 
 

@@ -283,7 +283,7 @@ class Contender:
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
         if when == "before":
-            self._inspection.before()
+            self._inspection.check_block()
         if evidence:
             import numpy as np
 

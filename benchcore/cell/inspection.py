@@ -31,11 +31,8 @@ class Inspection:
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
 
-    def before(self) -> None:
-        """Right after the proof. Raises StepUnlikeProofError."""
-        self._check_block()
-
-    def _check_block(self) -> None:
+    def check_block(self) -> None:
+        """Run and check a short block. Raises StepUnlikeProofError."""
         if self._alone:
             self._program.check_block(self._run_steps, self._runtime.synchronise)
 
@@ -51,7 +48,7 @@ class Inspection:
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
         )
-        self._check_block()
+        self.check_block()
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)

@@ -13,14 +13,13 @@ from benchcore.errors import DamagedFileError, UserError
 from benchcore.protocol import write_json
 from benchcore.store.database import newest_revision
 from benchcore.store.models import Base, UtcDateTime
-from benchcore.store.transfer import Rows, fill_database, read_parts
+from benchcore.store.transfer import ROWS, Rows, fill_database, read_parts
 
 if TYPE_CHECKING:
     import pyarrow
 
 MANIFEST = "tables.json"
 """Written last: a folder without it was not finished."""
-_ROWS = 500
 
 
 def export_tables(
@@ -94,7 +93,7 @@ def _read_manifest(folder: Path) -> dict[str, int]:
 def _read_file(parquet: Any, path: Path, table: Table, num_rows: int) -> Iterator[Rows]:
     found = 0
     with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(_ROWS):
+        for batch in file.iter_batches(ROWS):
             rows = _decode(batch.to_pylist(), table)
             found += len(rows)
             yield rows

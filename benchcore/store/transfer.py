@@ -13,7 +13,7 @@ from benchcore.store.database import begin_writing, continue_numbers, open_datab
 from benchcore.store.models import Base
 from benchcore.store.parts import list_incomplete
 
-_ROWS = 500
+ROWS = 500
 """Rows that are read and written at once: 500 of the widest take some 5 MB."""
 
 Rows = list[dict[str, Any]]
@@ -86,7 +86,7 @@ def read_parts(connection: Connection, table: Table) -> Iterator[Rows]:
     """A table's rows, in the order of their keys."""
     query = select(table).order_by(*table.primary_key)
     streamed = connection.execute(query, execution_options={"stream_results": True})
-    for part in streamed.mappings().partitions(_ROWS):
+    for part in streamed.mappings().partitions(ROWS):
         yield [dict(row) for row in part]
 
 
