@@ -70,7 +70,7 @@ def simulate(seed: int, repeats: int) -> Iterator[Suspected]:
 
 
 def simulate_slow(seed: int, repeats: int) -> Iterator[Suspected]:
-    """Suspicions with a probe of the machine, of which a quarter of the starts run on one that
+    """Suspicions with a probe of the machine. A quarter of their starts run on a machine that
     copies 5 to 40 % slower. Nothing moved, but such a machine moves the new environment by 8 %; or
     side b moved by 3 %, whatever the machine."""
     rng = np.random.default_rng(seed)

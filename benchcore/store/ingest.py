@@ -57,8 +57,8 @@ def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> Ing
     nothing; rows that one lacks are added. Where file locks work, one ingester at a time goes
     through the spool; where they don't, each document is still taken once.
 
-    `only_new` skips each pack of which the database has as many duel runs, without a look at their
-    rows: then a night's ingest takes no longer as nights are added and packed.
+    `only_new` skips a pack if the database has as many duel runs of its campaign, and does not
+    read their rows: then a night's ingest takes no longer as nights are added and packed.
     """
     with FileLock(state.spool / ".ingest.lock", is_singleton=True):
         return _ingest_spool(engine, state, only_new=only_new)
