@@ -5,8 +5,8 @@
 Nights are those of `deadheat demo`, each with its documents in the spool, files of duels, and a new
 environment for every new version. Each is ingested, judged, published and pruned as a night with
 DEADHEAT_KEEP_NIGHTS; seconds are the medians of the nights since the row before. The sizes of
-environments and of the files of a duel are made up (`SIZES`); everything else is what a night
-leaves.
+environments, of the files of a duel and of Data Docs are made up (`SIZES`); everything else is what
+a night leaves.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from benchcore.demo.write import list_documents, plan_night
 from benchcore.planning.matrix import make_plan, save_plan
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.plans import campaign_folder
-from benchcore.running.retention import list_removals, list_sizes, remove
+from benchcore.running.retention import list_removals, list_sizes
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.history_documents import save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.suspicions import refresh_suspicions
-from dashboards.publish import publish_campaign
+from dashboards.publish import publish_campaign, remove_files
 
 LAST = date(2026, 11, 20)
-SIZES = {"environment": 5_000_000, "duel": 200_000}
+SIZES = {"environment": 5_000_000, "duel": 200_000, "page of Data Docs": 21_000}
+NUM_SUITES = 17
 ROW_EVERY = 50
 
 
@@ -124,8 +125,9 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
         "judge": lambda: _judge(engine, campaign),
         "suspicions": lambda: refresh_suspicions(engine, campaign=campaign),
         "history": lambda: save_history(engine, state),
+        "Data Docs": lambda: _write_docs(state.data_docs(campaign)),
         "publish": lambda: publish_campaign(state, campaign),
-        "prune": lambda: remove(list_removals(state, keep)),
+        "prune": lambda: remove_files(state, list_removals(state, keep)),
     }
     taken = {name: _time(step) for name, step in steps.items() if name != "prune"}
     _backdate(state.site / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels])
@@ -140,6 +142,11 @@ def _ingest(state: State, engine: Engine) -> None:
 def _judge(engine: Engine, campaign: str) -> None:
     replace_failed_checks(engine, campaign, [])
     judge_campaign(engine, campaign)
+
+
+def _write_docs(folder: Path) -> None:
+    for name in ("index", *range(NUM_SUITES)):
+        _fill(folder / f"{name}.html", SIZES["page of Data Docs"])
 
 
 def _time(step: Callable[[], object]) -> float:

@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from benchcore.demo.write import read_mark
 from benchcore.names import name_arm, name_case_in_words
+from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns
@@ -71,6 +72,18 @@ def publish_campaign(state: State, campaign: str) -> Path:
         refresh_certificates(files, engine, touched, None if is_new else [*known, campaign])
         _finish(files, catalog, state, engine)
     return _find_page(state.site, catalog, campaign)
+
+
+def remove_files(state: State, removals: Sequence[Removal]) -> int:
+    """`benchcore.running.retention.remove`, and no page links to Data Docs that are gone; the bytes
+    freed."""
+    freed = remove(removals)
+    if any(each.part == DATA_DOCS for each in removals):
+        with FileLock(state.site / ".publish.lock"):
+            files = SiteFiles(state.site)
+            if (catalog := _read_catalog(files)) is not None:
+                _finish(files, catalog, state, open_database(state.database_url))
+    return freed
 
 
 def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
@@ -149,6 +162,9 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     """Write what all campaigns share: the catalogue, verdicts of nights, and the pages."""
     now = datetime.now(UTC)
     changes = list_changes(engine)
+    for each in catalog["campaigns"]:
+        if each.get("docs") and not state.data_docs(each["name"]).exists():
+            each["docs"] = []
     nights = [each for each in catalog["campaigns"] if each["kind"] == "nightly"]
     _write_verdicts(files, nights, changes)
     catalog["newest_night"] = nights[-1]["name"] if nights else ""

@@ -28,7 +28,7 @@ from benchcore.planning.requests import Placement
 from benchcore.running import plans
 from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
-from benchcore.running.retention import list_unneeded, remove
+from benchcore.running.retention import list_unneeded
 from benchcore.state import State, open_state
 from benchcore.store.database import is_unreachable, open_database
 from benchcore.store.duels import find_newest_campaign
@@ -38,7 +38,7 @@ from benchcore.store.locks import ingest_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
-from dashboards.publish import publish_campaign, read_page, withdraw_campaign
+from dashboards.publish import publish_campaign, read_page, remove_files, withdraw_campaign
 from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
 from dashboards.wandb_runs import send_runs, write_run
 from tasks import available_versions
@@ -206,7 +206,8 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
 @task(task_run_name="prune", **_PATIENT)
 def prune_state(keep_nights: int, *, root: str) -> RunState[int]:
     """Remove what only older nights need; the bytes freed."""
-    freed = remove(list_unneeded(State(Path(root)), keep_nights))
+    state = State(Path(root))
+    freed = remove_files(state, list_unneeded(state, keep_nights))
     return Completed(message=f"{freed / 1e6:,.1f} MB freed", data=freed)
 
 

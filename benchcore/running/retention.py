@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from benchcore import variables
 from benchcore.environments.build import read_record, remove_packages
@@ -20,10 +21,13 @@ from benchcore.store.packs import pack
 
 ENVIRONMENTS = "environments"
 DOCUMENTS = "documents, by packing them"
+DATA_DOCS = "Data Docs"
 _PAGES = "data/duels/*.js"
 _SHARED_PAGES = ("data/*.js", "data/pages/*.js")
 """Of the site: the content of each duel's page, and what all nights share."""
 _DUEL_RUN = re.compile(r"\b[0-9a-f]{16}\b")
+_DOCS = re.compile(r'"([^"/]+)/checks/')
+"""The campaign, quoted, of a link to its Data Docs."""
 _PACKED_SHARE = 0.1
 """About the size of a campaign's packed documents over theirs."""
 _WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
@@ -69,15 +73,18 @@ def list_removals(
     A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
     (evidence, logs, caches), and the packages of environments that only they used; the lock of each
     stays. Their documents are packed, and their duels' pages go unless the site links them from a
-    page that all nights share. `needed_environments` are keys of environments to keep as well. Of
+    page that all nights share. Their Data Docs go unless such a page of a duel links them.
+    `needed_environments` are keys of environments to keep as well. Of
     snapshots only today's stay, and the current one.
     """
     old, kept = _split_campaigns(state, keep_nights)
     needed = {*needed_environments, *_list_keys(kept)}
     left = (path for pattern in _LEFT for path in state.root.glob(pattern))
+    pages, linked = _split_old_pages(state, kept) if old else ([], [])
     return [
         *_describe("files of duels", (each / "duels" for each in old)),
-        *_describe("pages of duels", _list_old_pages(state, kept) if old else ()),
+        *_describe("pages of duels", pages),
+        *_describe(DATA_DOCS, _list_old_docs(state, old, linked)),
         *_describe_documents(state.spool / each.name for each in old),
         *_describe(ENVIRONMENTS, _list_unused(state, needed)),
         *_describe("snapshots", _list_old_snapshots(state)),
@@ -141,14 +148,24 @@ def _list_unused(state: State, needed: Collection[str]) -> Iterator[Path]:
             yield marker.parent
 
 
-def _list_old_pages(state: State, kept: Iterable[Path]) -> Iterator[Path]:
-    """Those of before the kept nights. `deadheat report` writes a night's again."""
+def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Of before the kept nights: the pages that no shared page links, and those that one links.
+    `deadheat report` writes a night's again."""
     first = min(day for each in kept if (day := _find_day(each)) is not None)
     shared = (path for pattern in _SHARED_PAGES for path in state.site.glob(pattern))
-    linked = {run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8"))}
-    for path in sorted(state.site.glob(_PAGES)):
-        if path.stem not in linked and _find_date(path) < first:
-            yield path
+    known = {run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8"))}
+    old = [path for path in sorted(state.site.glob(_PAGES)) if _find_date(path) < first]
+    return [each for each in old if each.stem not in known], [
+        each for each in old if each.stem in known
+    ]
+
+
+def _list_old_docs(state: State, old: Iterable[Path], pages: Iterable[Path]) -> Iterator[Path]:
+    """Those that none of these pages of duels links. `deadheat check` writes a night's again."""
+    linked = {name for path in pages for name in _DOCS.findall(path.read_text("utf-8"))}
+    for folder in old:
+        if quote(folder.name, safe="") not in linked:
+            yield state.data_docs(folder.name)
 
 
 def _list_old_snapshots(state: State) -> Iterator[Path]:

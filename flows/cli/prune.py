@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from benchcore.running.retention import list_sizes, list_unneeded, remove
+from benchcore.running.retention import list_sizes, list_unneeded
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.options import option
@@ -25,17 +25,19 @@ def prune(
 ) -> None:
     """Remove files that no recent night needs, and show the size of what remains.
 
-    Removes evidence, logs, caches and pages of older duels, packages of environments that only
-    these used, and old snapshots. Packs result documents to a tenth of their size. Keeps proofs,
-    plans, locks, pages of nights, the database, and environments that an undecided suspicion
-    compares.
+    Removes evidence, logs, caches, pages and Data Docs of older duels, packages of environments
+    that only these used, and old snapshots. Packs result documents to a tenth of their size. Keeps
+    proofs, plans, locks, pages of nights, the database, and environments that an undecided
+    suspicion compares.
     """
+    from dashboards.publish import remove_files  # Altair, which other commands do without
+
     opened = open_state(state)
     removals = list_unneeded(opened, keep_nights)
     frees = dict.fromkeys((each.part for each in removals), 0)
     for each in removals:
         frees[each.part] += each.num_bytes
-    freed = 0 if dry_run else remove(removals)
+    freed = 0 if dry_run else remove_files(opened, removals)
     sizes = list_sizes(opened)
     if as_json:
         print_json({"sizes": sizes, "removals": frees, "freed": freed})

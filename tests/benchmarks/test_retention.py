@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,26 @@ from benchcore.planning.matrix import load_plan, save_plan
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns
+from dashboards.site.files import SiteFiles
 
 
 def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "SIZES", {"environment": 100_000, "duel": 10_000})
+    sizes = {"environment": 100_000, "duel": 10_000, "page of Data Docs": 1_000}
+    monkeypatch.setattr(retention, "SIZES", sizes)
     rows = list(retention.live(state, 5, 2, row_every=3))
     assert [row["nights"] for row in rows] == [3, 5]
-    assert all(len(row["seconds"]) == 6 and min(row["seconds"].values()) > 0 for row in rows)
+    assert all(len(row["seconds"]) == 7 and min(row["seconds"].values()) > 0 for row in rows)
     engine = open_database(state.database_url)
     campaigns = list_campaigns(engine)
     engine.dispose()
     assert len(campaigns) == 5
     with_files = [each for each in campaigns if (state.campaigns / each / "duels").exists()]
     assert with_files == campaigns[-2:]
+    assert [each for each in campaigns if state.data_docs(each).exists()] == campaigns[-2:]
+    catalog = SiteFiles(state.site).read("catalog")
+    assert [each["name"] for each in catalog["campaigns"] if each["docs"]] == campaigns[-2:]
+    runs = (state.site / "data" / "pages" / "runs.js").read_text()
+    assert re.findall(r'"([^"]+)/checks/index.html"', runs) == campaigns[:2:-1]
     packed = [each for each in campaigns if not any((state.spool / each).glob("*.json"))]
     assert packed == campaigns[:-2]
     assert all(any((state.spool / each).iterdir()) for each in campaigns)

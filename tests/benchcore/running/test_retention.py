@@ -16,7 +16,13 @@ from benchcore.errors import UserError
 from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running import retention
-from benchcore.running.retention import list_removals, list_sizes, read_keep_nights, remove
+from benchcore.running.retention import (
+    DATA_DOCS,
+    list_removals,
+    list_sizes,
+    read_keep_nights,
+    remove,
+)
 from benchcore.state import State, open_state
 from benchcore.store import packs
 
@@ -120,6 +126,27 @@ def test_pages_of_older_duels_go_unless_a_shared_page_links_them(state: State) -
     assert sorted(pages.iterdir()) == [linked, new]
     _age(new, 400)
     assert not [each for each in list_removals(state, 3) if each.path == new]  # all nights are kept
+
+
+def test_data_docs_of_older_nights_go_unless_a_page_that_stays_links_them(state: State) -> None:
+    docs = {name: state.data_docs(name) for name in NAMES}
+    for folder in docs.values():
+        folder.mkdir(parents=True)
+        (folder / "index.html").write_text("x" * 5000)
+    pages, shared = state.site / "data" / "duels", state.site / "data" / "pages"
+    for folder in (pages, shared):
+        folder.mkdir(parents=True)
+    page = pages / f"{7:016x}.js"
+    page.write_text('{"href": "older/checks/nightly-physics.html"}')
+    _age(page, 400)
+    (shared / "guide.js").write_text(f'"duel.html#run={page.stem}"')
+    pruned = [each for each in list_removals(state, 1) if each.part == DATA_DOCS]
+    assert [each.path for each in pruned] == [docs["oldest"]] and pruned[0].num_bytes >= 5000
+    remove(pruned)
+    assert docs["older"].exists() and docs["newest"].exists() and not docs["oldest"].exists()
+    (shared / "guide.js").unlink()
+    remove(list_removals(state, 1))
+    assert not docs["older"].exists() and not page.exists()
 
 
 def test_as_many_nights_are_kept_as_wanted(state: State) -> None:
