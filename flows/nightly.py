@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from prefect import flow
 from prefect.client.schemas.objects import State as RunState
-from prefect.runtime import flow_run
 
 from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.requests import Placement
@@ -48,28 +45,15 @@ def nightly(  # noqa: PLR0913 - a form's fields
         timezone: Time zone whose date names the night: that of its schedule.
     """
     root, keep_nights = str(default_root()), read_keep_nights()
-    night = _find_night(timezone)
+    night = pipeline.find_night(timezone)
     campaign = campaign or name_night(profile, night)
     place = Placement(site=site, pool=pool, campaign=campaign, python=python)
     pipeline.plan_campaign(profile, place, root=root, hours=hours, night=night)
     try:
         outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
     except CampaignIncompleteError:
-        _end_night(campaign, root, keep_nights)  # what was measured is published and judged
+        pipeline.end_night(campaign, root, keep_nights)  # what was measured is published and judged
         raise
     pipeline.report_void(outcome, root)
-    _end_night(campaign, root, keep_nights)
+    pipeline.end_night(campaign, root, keep_nights)
     return end_run(outcome)
-
-
-def _find_night(timezone: str) -> date:
-    """The date for which this run was scheduled. Not that of its start: a run may wait for another
-    one beyond midnight. Nor that of UTC: two nights of a schedule at 1:00 in Berlin are on the same
-    one when summer time begins."""
-    return flow_run.scheduled_start_time.astimezone(ZoneInfo(timezone)).date()
-
-
-def _end_night(campaign: str, root: str, keep_nights: int | None) -> None:
-    pipeline.report_suspicions(campaign, root)
-    if keep_nights is not None:
-        pipeline.prune_state(keep_nights, root=root)

@@ -12,12 +12,14 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
 from prefect.client.schemas.objects import TaskRun
 from prefect.events import emit_event
+from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
 
@@ -201,6 +203,20 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
             payload=payload,
         )
     send_alert(f"void-{campaign}", outcome["void"], payload, root)
+
+
+def find_night(timezone: str) -> date:
+    """The date for which this run was scheduled. Not that of its start: a run may wait for another
+    one beyond midnight. Nor that of UTC: two nights of a schedule at 1:00 in Berlin are on the same
+    one when summer time begins."""
+    return flow_run.scheduled_start_time.astimezone(ZoneInfo(timezone)).date()
+
+
+def end_night(campaign: str, root: str, keep_nights: int | None) -> None:
+    """Report tonight's suspicions, and remove what only older nights than these need (if any)."""
+    report_suspicions(campaign, root)
+    if keep_nights is not None:
+        prune_state(keep_nights, root=root)
 
 
 @task(task_run_name="prune", **_PATIENT)

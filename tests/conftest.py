@@ -171,6 +171,16 @@ def short_blocks() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def disturbed_blocks() -> Iterator[None]:
+    """Blocks count though others use the machine, for tests of times that differ by a multiple."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in ("duels", "frames.raw_times"):
+            patched.setattr(f"benchcore.store.{module}.find_degraded", lambda blocks: {})
+        patched.setattr("benchcore.store.frames.ceilings.leave_out_degraded", list)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a PostgreSQL; each test makes a database of its own in it."""

@@ -282,12 +282,14 @@ class Contender:
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
-        if when == "before":
-            self._inspection.check_block()
+        finite = True  # the conductor refuses what is not
         if evidence:
             import numpy as np
 
             np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
+            finite = all(bool(np.isfinite(each).all()) for each in found.values())
+        if when == "before" and finite:
+            self._inspection.check_block()
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ def test_a_start_is_a_night_and_disturbed_rounds_are_empty() -> None:
 
 
 def test_a_contender_that_did_not_run_is_no_night() -> None:
-    with pytest.raises(ValueError, match="wanted four that run, got torch 3"):
+    with pytest.raises(ValueError, match="wanted four contenders that run, got torch 3"):
         list(read_starts("mlp/x", _document(failed=True)))
 
 

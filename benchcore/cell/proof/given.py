@@ -151,7 +151,8 @@ class Returned:
     def _misses(self, array: np.ndarray) -> bool:
         import numpy as np
 
-        some = all_some = _take_some(_flatten(array).astype(np.float32))
+        some = _take_some(_flatten(array).astype(np.float32))
+        some = all_some = some[~np.isnan(some)]  # the conductor refuses those
         for each in self._copies:
             some = some[~np.isin(some, _flatten(each).astype(np.float32))]
             if not some.size:
