@@ -27,6 +27,7 @@ from benchcore.environments.locks import (
     lock_release,
 )
 from benchcore.environments.templates import Template, load_template, template_folder
+from benchcore.environments.tied import tie
 from benchcore.environments.uv_command import run_uv, run_uv_or_cached, shorten
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -236,7 +237,7 @@ def _verify(python: Path, template: Template, device: Device, *, complete: bool)
         environment["CUDA_VISIBLE_DEVICES"] = ""
     try:
         done = subprocess.run(
-            [str(python), "-I", "-c", code],
+            tie([str(python), "-I", "-c", code]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

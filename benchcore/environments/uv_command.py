@@ -11,6 +11,8 @@ from typing import Literal
 
 from uv import find_uv_bin
 
+from benchcore.environments.tied import tie
+
 Failure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
 _FAILURE_SIGNS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
     (
@@ -60,7 +62,7 @@ def run_uv(
     offline = "--offline" in arguments or environment.get("UV_OFFLINE", "") not in ("", "0")
     try:
         done = subprocess.run(
-            [find_uv_bin(), "--no-progress", *arguments],
+            tie([find_uv_bin(), "--no-progress", *arguments]),
             input=stdin,
             capture_output=True,
             encoding="utf-8",
