@@ -42,7 +42,7 @@ def export_tables(
             with parquet.ParquetWriter(path, schema, write_page_checksum=True) as writer:
                 counts[table.name] = 0
                 for rows in read_parts(reading, table):
-                    writer.write_table(_encode(rows, table, schema))
+                    writer.write_table(_make_table(rows, schema))
                     counts[table.name] += len(rows)
             report(f"{table.name}: {counts[table.name]} rows")
     write_json(folder / MANIFEST, {"revision": newest_revision(), "rows": counts})
@@ -63,7 +63,7 @@ def import_tables(
     def read(table: Table) -> Iterator[Rows]:
         path = folder / f"{table.name}.parquet"
         try:
-            yield from _read_file(parquet, path, table, rows.get(table.name, 0))
+            yield from _read_file(parquet, path, rows.get(table.name, 0))
         except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
             raise DamagedFileError(
                 f"wanted the rows of {table.name!r}, but {path} can't be read: {error}; nothing "
@@ -90,11 +90,11 @@ def _read_manifest(folder: Path) -> dict[str, int]:
     return rows
 
 
-def _read_file(parquet: Any, path: Path, table: Table, num_rows: int) -> Iterator[Rows]:
+def _read_file(parquet: Any, path: Path, num_rows: int) -> Iterator[Rows]:
     found = 0
     with parquet.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches(ROWS):
-            rows = _decode(batch.to_pylist(), table)
+            rows = batch.to_pylist()
             found += len(rows)
             yield rows
     if found != num_rows:
@@ -120,22 +120,10 @@ def _make_schema(table: Table) -> pyarrow.Schema:
     )
 
 
-def _encode(rows: Rows, table: Table, schema: pyarrow.Schema) -> pyarrow.Table:
+def _make_table(rows: Rows, schema: pyarrow.Schema) -> pyarrow.Table:
     import pyarrow
 
-    return pyarrow.Table.from_pylist(_map_json(rows, table, json.dumps), schema=schema)
-
-
-def _decode(rows: Rows, table: Table) -> Rows:
-    return _map_json(rows, table, json.loads)
-
-
-def _map_json(rows: Rows, table: Table, change: Callable[[Any], Any]) -> Rows:
-    """Rows with every value of a JSON column changed; a null stays one."""
-    names = [each.name for each in table.columns if isinstance(each.type, JSON)]
-    for row in rows:
-        row.update({name: change(row[name]) for name in names if row[name] is not None})
-    return rows
+    return pyarrow.Table.from_pylist(rows, schema=schema)
 
 
 def import_parquet() -> Any:
