@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
-from benchcore.store.reports.guide import list_answers
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.formatting import format_ns, is_missing
+from dashboards.site.answers import refresh_answers
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
@@ -70,7 +70,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
             touched.add(each)
         known = [each["name"] for each in catalog["campaigns"]]
         refresh_certificates(files, engine, touched, None if is_new else [*known, campaign])
-        _finish(files, catalog, state, engine)
+        _finish(files, catalog, state, engine, None if is_new else [campaign])
     return _find_page(state.site, catalog, campaign)
 
 
@@ -158,8 +158,15 @@ def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
     files.write("versions", known)
 
 
-def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine) -> None:
-    """Write what all campaigns share: the catalogue, verdicts of nights, and the pages."""
+def _finish(
+    files: SiteFiles,
+    catalog: dict[str, Any],
+    state: State,
+    engine: Engine,
+    campaigns: Collection[str] | None = (),
+) -> None:
+    """Write what all campaigns share: the catalogue, verdicts of nights, and the pages. Answers of
+    the cases that `campaigns` measured are read again (None: of all)."""
     now = datetime.now(UTC)
     changes = list_changes(engine)
     for each in catalog["campaigns"]:
@@ -174,7 +181,7 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     files.write("marks", list_marks(changes))
     files.write("pages/events", events_page(changes, now))
     files.write("pages/releases", releases_page(files))
-    answers = list_answers(engine)
+    answers = refresh_answers(files, engine, campaigns)
     files.write("pages/guide", guide_page(answers))
     files.write("pages/operations", operations_page(answers))
     files.write("pages/glossary", glossary_page())

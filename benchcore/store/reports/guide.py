@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +96,14 @@ class GuideFilter:
         )
 
 
-def list_answers(engine: Engine, wanted: GuideFilter | None = None) -> list[dict[str, Any]]:
-    """One row per case, device and pair of arms of the newest versions.
+def list_answers(
+    engine: Engine,
+    wanted: GuideFilter | None = None,
+    *,
+    campaigns: Collection[str] | None = None,
+) -> list[dict[str, Any]]:
+    """One row per case, device and pair of arms of the newest versions; only cases that one of the
+    `campaigns` measured, if they are given.
 
     Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
     which versions this lead began), the amounts of both sides as `of_a` and `of_b`, `break_even`,
@@ -105,14 +111,41 @@ def list_answers(engine: Engine, wanted: GuideFilter | None = None) -> list[dict
     None. `counts` is false where no pair ever counted; `reason` is then the newest one's.
     """
     with Session(engine) as session:
-        groups = list(session.execute(_select_groups()))
+        groups = _list_groups(session, campaigns)
         rows = [_read_answer(session, group) for group in groups]
     rows = [row for row in rows if wanted is None or wanted.fits(row)]
     amounts = _read_amounts(engine, rows)
     for row in rows:
         row["of_a"], row["of_b"] = (amounts.get((row["duel_run"], row[side]), {}) for side in "ab")
         row["break_even"] = find_break_even(row)
+    return sort_answers(rows)
+
+
+def sort_answers(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `list_answers` in its order."""
     return sorted(rows, key=lambda row: tuple(str(row[key]) for key in _CASE[:2] + _ARMS))
+
+
+def name_case_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The case and device of a row."""
+    return tuple(row[key] for key in _CASE)
+
+
+def _list_groups(session: Session, campaigns: Collection[str] | None) -> list[Row[Any]]:
+    """Of campaigns, one query for each of their cases: it reads that case's nights alone."""
+    if campaigns is None:
+        return list(session.execute(_select_groups()))
+    columns = [getattr(DuelRun, key) for key in _CASE]
+    cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct()
+    return [
+        group
+        for case in session.execute(cases).all()
+        for group in session.execute(_select_groups().where(*_equal(case)))
+    ]
+
+
+def _equal(case: Row[Any]) -> list[ColumnElement[bool]]:
+    return [getattr(DuelRun, key).is_not_distinct_from(getattr(case, key)) for key in _CASE]
 
 
 def _select_groups() -> Any:
@@ -131,7 +164,7 @@ def _join(query: Any) -> Any:
 
 
 def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
-    same = [getattr(DuelRun, key).is_not_distinct_from(getattr(group, key)) for key in _CASE]
+    same = [*_equal(group)]
     same += [skip_index(getattr(PairRatio, key)) == getattr(group, key) for key in _ARMS]
     same += [skip_index(PairRatio.kind) == _KIND]
     query = _join(select(DuelRun, PairRatio)).where(*_WANTED, *same)

@@ -1,0 +1,64 @@
+"""A night reads the answers of its own cases again, and the site remembers the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, make_document
+from sqlalchemy import event
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.reports.guide import list_answers
+from dashboards.site.answers import refresh_answers
+from dashboards.site.files import SiteFiles
+
+FAST_TORCH = replace(TORCH, step_ns=JAX.step_ns / 2)
+
+
+def _night(campaign: str, day: int, case: str, torch: Any = TORCH) -> dict[str, Any]:
+    document = make_document([JAX, torch], duel_run=f"{day:016x}")
+    document["campaign"] = campaign
+    document["duel"] |= {"case": case, "use_case": "op"}
+    for key in ("started_at", "ended_at"):
+        document["allocation"][key] = f"2026-11-{day:02}T03:00:00+00:00"
+    return document
+
+
+def test_answers_of_other_cases_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    keep_history(
+        engine,
+        state,
+        [
+            _night("first", 1, "small"),
+        ],
+    )
+    keep_history(engine, state, [_night("second", 2, "large")])
+    files = SiteFiles(state.site)
+    first = refresh_answers(files, engine, ["second"])  # a new site reads all
+    assert [each["case_name"] for each in first] == ["large", "small"]
+    files.flush()
+
+    keep_history(engine, state, [_night("third", 3, "large", FAST_TORCH)])
+    read: list[Any] = []
+
+    def watch(*sent: Any) -> None:
+        read.append(sent[3])
+
+    event.listen(engine, "before_cursor_execute", watch)
+    again = refresh_answers(SiteFiles(state.site), engine, ["third"])
+    event.remove(engine, "before_cursor_execute", watch)
+    assert not any("small" in values for values in read if values)
+    assert again == list_answers(engine) and again != first
+    assert [each["faster"] for each in again] == ["torch", first[1]["faster"]]
+    assert refresh_answers(SiteFiles(state.site), engine, None) == again
+    engine.dispose()
