@@ -3,11 +3,16 @@
     .venv/bin/python benchmarks/store.py --documents 10000
     .venv/bin/python benchmarks/store.py --documents 10000 --url postgresql+psycopg://USER:PASSWORD@HOST/NAME
     .venv/bin/python benchmarks/store.py --documents 10000 --copy-to URL_OF_AN_EMPTY_DATABASE
+    .venv/bin/python benchmarks/store.py --documents 313000 --fill --export-to URL
 
 Documents are those of `deadheat demo`: a made-up year on each of 15 machines, then the year before.
 The database must be empty. Ingest is timed with the commit of every 30 nights; queries as the
-median of three, and with the plan that the database makes for each. `--copy-to` copies all rows to
-another database, SQLite or PostgreSQL, reads them back and compares.
+median of three, and with the plan that the database makes for each. `--fill` ingests the first
+machine's year and then 1,000 documents before each row; the others are copies of that year.
+
+`--copy-to` copies all rows to another database, SQLite or PostgreSQL, reads them back and compares;
+then it copies them from there to a new SQLite file. `--export-to` writes the tables as Parquet,
+imports them into another database, and compares.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from copied_years import copy_year
 from one_duel import store_results
 from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
@@ -33,11 +39,12 @@ from benchcore.demo.story import DAYS, make_profile, resolve_requests
 from benchcore.demo.write import list_documents, plan_night
 from benchcore.planning.matrix import make_plan
 from benchcore.state import State, open_state
-from benchcore.store.database import Engine, open_database
+from benchcore.store.database import Engine, database_file, open_database
 from benchcore.store.duels import judge_campaign, list_campaigns, replace_failed_checks
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import insert_documents
 from benchcore.store.models import ContenderRun
+from benchcore.store.parquet import export_tables, import_tables
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
@@ -52,6 +59,8 @@ FIRST_ROW = 500
 NIGHTS_AT_ONCE = 30
 MACHINES = 15
 """A million contender runs are ten years of them."""
+SAMPLE = 1000
+"""Documents that are ingested before each row, if the others are copies."""
 REPEATS = 3
 GOALS = {"ingest_ms": 3.0, "query_s": 0.2}
 
@@ -61,26 +70,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--url", default=None, help="another database than a new SQLite file")
+    parser.add_argument("--fill", action="store_true", help="store copies of the first year")
     parser.add_argument("--copy-to", default=None, help="an empty database to copy all rows to")
+    parser.add_argument("--export-to", default=None, help="an empty database to import them into")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deadheat-store-") as folder:
         state = open_state(Path(folder))
         engine = open_database(options.url or state.database_url)
         if list_campaigns(engine):
             parser.error("wanted an empty database, got one with campaigns; name another")
-        rows = [_print(row) for row in measure(state, engine, options.documents)]
+        measured = measure(state, engine, options.documents, fill=options.fill)
+        rows = [_print(row) for row in measured]
         results = {"host": describe_host(), "engine": engine.dialect.name, "rows": rows}
         results["plans"] = explain_queries(state, engine, list_campaigns(engine)[-1])
         if options.copy_to:
             results["copy"] = copy(engine, options.copy_to)
+            back = f"sqlite:///{state.root / 'back.db'}"
+            results["back"] = copy(open_database(options.copy_to), back)
+            (state.root / "back.db").unlink()
+        if options.export_to:
+            results |= export(engine, state.root / "tables", options.export_to)
         store_results(f"store-{engine.dialect.name}", results)
         engine.dispose()
 
 
-def measure(state: State, engine: Engine, num_documents: int) -> Iterator[dict[str, Any]]:
+def measure(
+    state: State, engine: Engine, num_documents: int, *, fill: bool = False
+) -> Iterator[dict[str, Any]]:
     """A row each time that the number of documents has doubled, and at the end."""
     stored, measured_at, ingested, ingest_s, judge_s = 0, FIRST_ROW, 0, 0.0, 0.0
+    copies = count()
     for nights in _list_batches():
+        is_first = nights[0][0] == 0  # the machine whose year is copied
+        while fill and not is_first and stored < min(measured_at, num_documents) - SAMPLE:
+            stored += copy_year(engine, _name_machine(0), next(copies), MACHINES)
+            ingested, ingest_s, judge_s = 0, 0.0, 0.0
         documents = [each for of_night in nights for each in _make_documents(*of_night)]
         ingest_s += _time(lambda documents=documents: insert_documents(engine, documents))
         campaigns = [night.plan.campaign for _, night in nights]
@@ -92,13 +116,20 @@ def measure(state: State, engine: Engine, num_documents: int) -> Iterator[dict[s
             yield {
                 "documents": stored,
                 "contender_runs": _count_contenders(engine),
+                "mb": round(_measure_file(engine) / 1e6),
                 "ingest_ms": round(1e3 * ingest_s / ingested, 2),
                 "judge_ms": round(1e3 * judge_s / ingested, 2),
-                "queries_s": time_queries(state, engine, list_campaigns(engine)[-1]),
+                "queries_s": time_queries(state, engine, campaigns[-1]),
             }
             measured_at, ingested, ingest_s, judge_s = 2 * measured_at, 0, 0.0, 0.0
         if stored >= num_documents:
             return
+
+
+def _measure_file(engine: Engine) -> int:
+    """Bytes of an SQLite database; 0 for a server's."""
+    path = database_file(str(engine.url))
+    return 0 if path is None else path.stat().st_size
 
 
 def _list_batches() -> Iterator[list[tuple[int, DemoNight]]]:
@@ -124,8 +155,12 @@ def _plan(last: date, days_ago: int, machine: int) -> DemoNight:
 
 def _make_documents(machine: int, night: DemoNight) -> Iterator[dict[str, Any]]:
     for document in list_documents(night):
-        document["allocation"]["device"]["fingerprint"] = f"{machine:016x}"
+        document["allocation"]["device"]["fingerprint"] = _name_machine(machine)
         yield document
+
+
+def _name_machine(machine: int) -> str:
+    return f"{machine:016x}"
 
 
 def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, float]:
@@ -172,6 +207,24 @@ def copy(engine: Engine, url: str) -> dict[str, Any]:
     return {"to": make_url(url).get_backend_name(), "rows": counts, "seconds": round(seconds, 1)}
 
 
+def export(engine: Engine, folder: Path, url: str) -> dict[str, Any]:
+    """Write the tables as Parquet, and fill another database from them."""
+    began = time.perf_counter()
+    counts = export_tables(engine, folder, lambda text: print(f"exported {text}", flush=True))
+    written = time.perf_counter()
+    size = sum(each.stat().st_size for each in folder.iterdir())
+    print(f"exported {sum(counts.values())} rows in {written - began:.0f} s: {size / 1e6:.0f} MB")
+    target = open_database(url)
+    import_tables(folder, target, lambda text: print(f"imported {text}", flush=True))
+    target.dispose()
+    seconds = time.perf_counter() - written
+    print(f"imported and compared in {seconds:.0f} s", flush=True)
+    return {
+        "export": {"mb": round(size / 1e6), "seconds": round(written - began, 1), "rows": counts},
+        "import": {"to": make_url(url).get_backend_name(), "seconds": round(seconds, 1)},
+    }
+
+
 def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Callable[[], object]]:
     """Per page, the functions that read its rows."""
     key = read_recent(engine, (STEP_TIME,), campaign=campaign)[0].key
@@ -182,7 +235,7 @@ def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Ca
         "Releases: certificates of a campaign": lambda: list_certificates(
             engine, campaigns=[campaign]
         ),
-        "Guide: answers": lambda: list_answers(engine),
+        "Guide: answers of a campaign": lambda: list_answers(engine, campaigns=[campaign]),
         "Runs: campaigns": lambda: list_campaigns(engine),
         "Contenders of a campaign": lambda: contender_frame(engine, campaign),
         "Suspicions of a campaign": lambda: refresh_suspicions(engine, campaign=campaign),

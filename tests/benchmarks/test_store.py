@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import store
+from sqlalchemy import text
 
 from benchcore.state import State
 from benchcore.store.database import open_database
+from benchcore.store.transfer import find_damage
 
 
 def test_a_row_at_each_doubling(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,4 +27,33 @@ def test_a_row_at_each_doubling(state: State, monkeypatch: pytest.MonkeyPatch) -
     for row in rows:
         assert row["contender_runs"] > 2 * row["documents"]
         assert row["ingest_ms"] > 0 and len(row["queries_s"]) >= 7
+    engine.dispose()
+
+
+def test_copies_of_a_year_are_as_if_they_were_ingested(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "DAYS", 2)
+    monkeypatch.setattr(store, "MACHINES", 2)
+    monkeypatch.setattr(store, "NIGHTS_AT_ONCE", 2)
+    monkeypatch.setattr(store, "FIRST_ROW", 100)
+    monkeypatch.setattr(store, "SAMPLE", 5)
+    monkeypatch.setattr(store, "REPEATS", 1)
+    engine = open_database(state.database_url, made_up=True)
+    (row,) = store.measure(state, engine, 100, fill=True)
+    assert row["documents"] >= 100 and find_damage(engine) == []
+    query = """SELECT count(*), sum(num_parts), count(DISTINCT campaign), min(started_at)
+        FROM duel_run GROUP BY device_fingerprint, substr(started_at, 1, 4)"""
+    with engine.connect() as connection:
+        found = connection.execute(text(query)).all()
+        ratios = "SELECT count(*) FROM ratio WHERE verdict = 'different'"
+        of_first = connection.scalar(
+            text(
+                f"{ratios} AND duel_run IN (SELECT id FROM duel_run WHERE device_fingerprint = :a)"
+            ),
+            {"a": store._name_machine(0)},
+        )
+        assert of_first and connection.scalar(text(ratios)) > 3 * of_first
+    assert len({each[:3] for each in found}) == 1, "each machine's year has as many rows"
+    assert {each[3][:4] for each in found} >= {"2025", "2026"}, "earlier years come after it"
     engine.dispose()
