@@ -41,7 +41,7 @@ class _JsonText(UserDefinedType[str]):
 
     cache_ok = True
 
-    def get_col_spec(self) -> str:
+    def get_col_spec(self, **kw: Any) -> str:
         """As of `JSON`."""
         return "JSON"
 
