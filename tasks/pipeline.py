@@ -105,7 +105,7 @@ def update_forms(*, root: str) -> None:
 
 @task(task_run_name="ingest", **_PATIENT)
 def ingest_results(*, root: str) -> list[str]:
-    """Ingest spool and proofs into the database; the rejected documents, each with its reason."""
+    """Ingest spool and proofs into the database; the refused documents, each with its reason."""
     state = open_state(Path(root))
     engine = open_database(state.database_url)
     report = ingest_spool(engine, state, only_new=True)

@@ -199,7 +199,7 @@ def _check(state: State, campaign: str) -> list[dict[str, Any]]:
     engine = open_database(state.database_url)
     try:
         if rejected := ingest_spool(engine, state).rejected:
-            raise RuntimeError(f"the store rejected {rejected}")
+            raise RuntimeError(f"ingest refused {rejected}")
         check_campaign(engine, campaign)
         return failed_check_frame(engine, campaign).to_dict("records")  # type: ignore[return-value]
     finally:

@@ -40,7 +40,13 @@ def plants(
         typer.Option("--sample", help="Run each kind once per workload, not in every case."),
     ] = False,
     file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="Read the unfair sides from this file.")
+        Path,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Read the unfair sides from this file (default: tests/plants/plants.toml).",
+            show_default=False,
+        ),
     ] = PLANTS,
     jax: options.Jax = "jax",
     torch: options.Torch = "torch",

@@ -47,7 +47,7 @@ _CampaignArgument = Annotated[str, options.argument("CAMPAIGN", "Name of the cam
 def ingest(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """Load result documents and proofs from the state folder into the database.
 
-    Loading one twice changes nothing. Exit code 1 if a document was rejected.
+    Loading one twice changes nothing. Exit code 1 if a document was refused.
     """
     opened = open_state(state)
     engine = open_database(opened.database_url)
@@ -58,7 +58,7 @@ def ingest(state: options.State = options.STATE, as_json: options.Json = False) 
     else:
         print_line(
             f"{len(report.ingested)} ingested, {len(report.already)} already stored, "
-            f"{len(report.rejected)} rejected"
+            f"{len(report.rejected)} refused"
         )
         for reason in [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]:
             print_line(reason)
