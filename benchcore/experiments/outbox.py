@@ -1,5 +1,4 @@
-"""Sends alerts: each is a file of the state folder until every address has accepted it, and no
-address gets it twice.
+"""Sends alerts: each waits in a file of the state folder until every address has accepted it.
 
 DEADHEAT_NOTIFY holds addresses of people (apprise: Slack, mail, Teams and many more), which get the
 text and the picture; DEADHEAT_WEBHOOK_URL a program's, which gets JSON.
