@@ -14,7 +14,7 @@ class UserError(Exception):
 
 
 class CampaignIncompleteError(Exception):
-    """Some duels left no result, or some documents were rejected; everything measured is kept."""
+    """Some duels left no result, or some documents were refused; everything measured is stored."""
 
 
 class DamagedFileError(Exception):

@@ -32,7 +32,7 @@ from benchcore.cell.measure.host import describe_host
 from benchcore.environments.build import provision
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import parse_request, resolve
-from benchcore.planning.datasets.dataset import keep_arrays
+from benchcore.planning.datasets.dataset import store_arrays
 from benchcore.protocol import DatasetOrder, encode
 from benchcore.state import open_state
 
@@ -92,7 +92,7 @@ def order_dataset(folder: Path) -> DatasetOrder:
         }
 
     splits = {"train": make(_BATCH * _STEPS), "val": make(_BATCH)}
-    kept = keep_arrays("seeded images", splits, folder, 10)
+    kept = store_arrays("seeded images", splits, folder, 10)
     return DatasetOrder(
         name=kept.name,
         listing=str(kept.listing),

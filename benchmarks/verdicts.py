@@ -102,7 +102,7 @@ def _name_site(options: argparse.Namespace) -> str:
 
 
 def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row per detector: F1 by class and over all, and how often it cries wolf."""
+    """A row per detector: F1 by class and over all, and how many of its shifts are false."""
     histories = list(simulate(options.seed, options.repeats))
     ours, answers = _ask_all(histories, options.peer)
     quiet = [
@@ -131,7 +131,7 @@ def _ask_all(
 
 
 def report_real(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row per detector: how often it cries wolf on what was measured while nothing changed, and
+    """A row per detector: its false shifts in what was measured while nothing changed, and
     F1 by the size of a shift that was put into it."""
     starts = quiet_nights.load()["starts"]
     if not starts:

@@ -55,7 +55,7 @@ class BoundProgram:
         return lambda: raw(rotation.take())
 
     def own_step(self) -> object:
-        """A step that no other process of a group follows: to be traced, never to be run there."""
+        """A step that no other process of a group follows: only to trace, never run in a group."""
         raw = self.program.own_step or self.program.step
         return raw(self.rotation.take())
 
@@ -65,8 +65,7 @@ class BoundProgram:
         return self.rotation.buffers[0]
 
     def settle(self, synchronise: Synchronise) -> Step:
-        """The step, from some steps after the known start on: there no value is zero or one for
-        want of steps."""
+        """The step, some steps after the known start: values that were zero or one have moved."""
         self.program.reset(self._start.params)
         for _ in range(_FEWEST_SETTLED):
             synchronise(self.plain_step())

@@ -1,4 +1,4 @@
-"""A data set that can be trained on, and how its arrays are kept for the loader."""
+"""A data set that can be trained on, and how its arrays are stored for the loader."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Dataset:
         return (RowOrder(name="images", dtype="uint8", shape=(side, side, 3)), _LABELS)
 
 
-def keep_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dataset:
-    """Keep arrays in a folder of `keep`, named by their hash, so that the loader can map them into
+def store_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dataset:
+    """Store arrays in a folder of `keep`, named by their hash, so that the loader can map them into
     memory. Images without channels are listed with three equal ones. Raises UserError if they are
     too large."""
     of_train = splits["train"]

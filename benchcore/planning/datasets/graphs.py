@@ -14,8 +14,8 @@ from benchcore.planning.datasets.dataset import (
     EVERY,
     BadFileError,
     Dataset,
-    keep_arrays,
     refuse_others,
+    store_arrays,
 )
 from benchcore.planning.datasets.planetoid import holds_planetoid, read_planetoid
 from benchcore.workloads.contract import TrainedGraphs
@@ -49,7 +49,7 @@ def read_graph(
         _check(graph)
     sampler = _Sampler(graph, wanted)
     splits = {"train": sampler.stack(graph.train), "val": sampler.stack(graph.val)}
-    return keep_arrays(path.resolve().name, splits, keep, int(graph.labels.max()) + 1)
+    return store_arrays(path.resolve().name, splits, keep, int(graph.labels.max()) + 1)
 
 
 def _divide(features: np.ndarray, edges: np.ndarray, labels: np.ndarray) -> Graph:

@@ -16,8 +16,8 @@ from benchcore.planning.datasets.dataset import (
     MOST_BYTES,
     BadFileError,
     Dataset,
-    keep_arrays,
     refuse_others,
+    store_arrays,
 )
 
 _LARGEST_SIDE = 1024
@@ -153,4 +153,4 @@ def _store(path: Path, splits: _Splits, keep: Path) -> Dataset:
         for split, (images, labels) in splits.items()
     }
     num_classes = 1 + max(int(labels.max()) for _, labels in splits.values())
-    return keep_arrays(path.resolve().name, named, keep, num_classes)
+    return store_arrays(path.resolve().name, named, keep, num_classes)

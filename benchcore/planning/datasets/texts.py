@@ -19,8 +19,8 @@ from benchcore.planning.datasets.dataset import (
     BadFileError,
     Dataset,
     Splits,
-    keep_arrays,
     refuse_others,
+    store_arrays,
 )
 from benchcore.workloads.contract import TrainedTexts
 
@@ -44,7 +44,7 @@ def read_texts(
     report(f"reading the texts of {path.name!r}")
     with refuse_others(path, _WANTED):
         splits, num_classes = _make_arrays(_list_texts(path), wanted)
-    return keep_arrays(path.resolve().name, splits, keep, num_classes)
+    return store_arrays(path.resolve().name, splits, keep, num_classes)
 
 
 def _make_arrays(found: Mapping[str, Sequence[Text]], wanted: TrainedTexts) -> tuple[Splits, int]:

@@ -98,7 +98,7 @@ def _select_pairs(campaign: str) -> Select[tuple[PairRatio]]:
 
 
 def _lacks_ceilings(session: Session, pairs: Iterable[PairRatio]) -> bool:
-    """Whether pairs fail only for want of ceilings, which their campaign does not measure."""
+    """Whether pairs fail only because their campaign measures no ceilings."""
     runs = {each.duel_run for each in pairs}
     failed = session.scalars(
         select(FailedCheckRow.suite).where(
