@@ -120,7 +120,7 @@ def name_precision(precision: str) -> str:
 
 
 def name_rest(row: Mapping[str, Any]) -> str:
-    """What a case's name says beyond use case, batch and precision: `112px`, `8 ConvNets`, or `on 2
+    """What a case's name has beyond use case, batch and precision: `112px`, `8 ConvNets`, or `on 2
     devices` of `x2`."""
     known = {f"b{row['batch']}", *str(row["precision"]).split("_")}
     name = re.sub(rf"(^|_){row['use_case']}(_|$)", "_", str(row["case_name"]))

@@ -142,7 +142,7 @@ def _wrong_case(duel: Mapping[str, Any]) -> Iterator[str]:
     end = end_case(checkpoint) if checkpoint else ""
     if duel["case"] != spec_case(duel["case"]) + end:
         wanted = f"a name that ends with {end!r}" if end else "no checkpoint's name"
-        yield f"$.duel.case: wanted {wanted}, as $.duel.checkpoint says, got {duel['case']!r}"
+        yield f"$.duel.case: wanted {wanted}, as in $.duel.checkpoint, got {duel['case']!r}"
 
 
 def _wrong_contender(contender: Mapping[str, Any], where: str) -> Iterator[str]:

@@ -216,8 +216,8 @@ def fold_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | N
 
 
 def list_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:
-    """A table of pairs with their intervals, verdicts and reasons. `of_one_case`: its page says
-    which."""
+    """A table of pairs with their intervals, verdicts and reasons. `of_one_case`: its page names
+    the case."""
     shown = [
         {
             "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),

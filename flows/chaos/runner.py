@@ -188,7 +188,7 @@ def describe(outcome: Outcome) -> str:
         *(f"orphan {each}" for run in (outcome.first, outcome.again) for each in run.orphans),
         *("hung" for run in (outcome.first, outcome.again) if run.hung),
         *(
-            f"said {run.stderr[-1500:]!r}"
+            f"printed {run.stderr[-1500:]!r}"
             for run in (outcome.first, outcome.again)
             if not run.is_explained
         ),

@@ -55,7 +55,7 @@ class _Value:
     array: Any
     key: Hashable
     constant: float | None = None
-    """The number that all its elements are, where the program says so."""
+    """The number that all its elements are, where the program shows that."""
 
 
 @dataclass(frozen=True)

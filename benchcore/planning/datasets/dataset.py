@@ -33,7 +33,7 @@ class BadFileError(Exception):
 
 @contextmanager
 def refuse_others(path: Path, wanted: str) -> Iterator[None]:
-    """Raises UserError, which says what was wanted, for a file at the path that can't be read or is
+    """Raises UserError with what was wanted for a file at the path that can't be read or is
     something else."""
     try:
         yield

@@ -55,7 +55,7 @@ def find_named(
     name: str, keep: Path, report: Callable[[str], None] = lambda text: None
 ) -> tuple[Path, str]:
     """The path of the data set of that name, which is installed into `keep`, and its name in
-    results, which says where it comes from. Raises UserError."""
+    results, which has its source. Raises UserError."""
     if name == _TOPICS:
         return _write_topics(keep), f"{name} (Python {platform.python_version()})"
     package = _PACKAGES[name]

@@ -33,7 +33,7 @@ _WANTED = (
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NO_CLASS = ""
 Text = tuple[str, str]
-"""A class, and what it says."""
+"""A class, and the words."""
 
 
 def read_texts(

@@ -195,10 +195,10 @@ def describe_workaround_status(runs: Iterable[VersionOutcome]) -> str:
         end = _end(life)
         if end:
             ends.setdefault(life.version, []).append(end)
-    said = {version: ends[version][-1] for version in sorted(ends, key=Version)}
-    needing = [version for version, word in said.items() if word != "not needed"]
+    needs = {version: ends[version][-1] for version in sorted(ends, key=Version)}
+    needing = [version for version, word in needs.items() if word != "not needed"]
     parts: list[str] = []
-    for word, versions in _in_runs(said):
+    for word, versions in _in_runs(needs):
         if word == "not needed" and needing and Version(versions[0]) > Version(needing[-1]):
             word = "no longer"
         named = " and ".join(_name(version, ends[version]) for version in versions)
@@ -212,10 +212,10 @@ def _end(life: VersionOutcome) -> str | None:
     return "not needed" if life.status == "ok" else None
 
 
-def _in_runs(said: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+def _in_runs(needs: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Groups of neighbouring versions with the same status."""
     runs: list[tuple[str, list[str]]] = []
-    for version, word in said.items():
+    for version, word in needs.items():
         if runs and runs[-1][0] == word:
             runs[-1][1].append(version)
         else:

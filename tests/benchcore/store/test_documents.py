@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
     ),
     "a checkpoint that its case does not name": (
         lambda d: d["duel"].update(checkpoint="c" * 64),
-        "$.duel.case: wanted a name that ends with '+cccccccccccc', as $.duel.checkpoint says, got "
+        "$.duel.case: wanted a name that ends with '+cccccccccccc', as in $.duel.checkpoint, got "
         "'tiny'",
     ),
     "a case that names another checkpoint": (
