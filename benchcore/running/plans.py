@@ -167,7 +167,7 @@ def draft_night(
     )
     if hours is None:
         return plan
-    return fit_hours(plan, hours, _read_durations(state, plan.site))
+    return fit_hours(plan, hours, expect_durations(state, plan.site))
 
 
 def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
@@ -183,8 +183,8 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
     )
 
 
-def _read_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
-    """The seconds of a duel on earlier nights; the plan's guess before there are any."""
+def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
+    """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
     from benchcore.store.duels import describe_kind, read_durations
 
     engine = _open_existing(state)

@@ -10,7 +10,7 @@ import typer
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
-from benchcore.running.plans import draft_night
+from benchcore.running.plans import draft_night, expect_durations
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.reports.starts_needed import StartsNeeded, list_starts_needed
@@ -50,6 +50,7 @@ def plan(
     if as_json:
         print_json(matrix.plan_document(drafted))
         return
+    expected_s = expect_durations(folder, drafted.site)
     rows = [
         {
             "duel": duel.title,
@@ -57,12 +58,12 @@ def plan(
             "contenders": "\n".join(contender.name for contender in duel.contenders),
             "starts": format_range(duel.limits.starts, duel.limits.most_starts),
             "rounds": format_range(duel.limits.rounds, duel.limits.most_rounds),
-            "about_s": f"{duel.expected_s:.0f}",
+            "about_s": f"{expected_s(duel):.0f}",
         }
         for duel in drafted.duels
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
-    expected_h = sum(duel.expected_s for duel in drafted.duels) / 3600
+    expected_h = sum(map(expected_s, drafted.duels)) / 3600
     print_line(f"{len(rows)} duels, about {expected_h:.1f} h")
     print_notes(drafted.notes)
 
