@@ -32,6 +32,7 @@ from flows.chaos.postgres_faults import POSTGRES_FAULTS
 from flows.chaos.process_faults import PROCESS_FAULTS
 from flows.chaos.server_faults import SERVER_FAULTS
 from flows.chaos.slurm_faults import SLURM_FAULTS
+from flows.chaos.starting import heed_interrupts
 from flows.chaos.trial import Layer, MissedError, Outcome, Server, Trial, run_trial
 from flows.chaos.up_faults import UP_FAULTS
 from flows.server.temporary_api import settle_prefect, start_temporary_api
@@ -81,6 +82,7 @@ def choose_faults(layer: Layer, only: str | None, *, short: bool) -> list[Fault]
 def make_template(layer: Layer, folder: Path, stack: ExitStack) -> Template:
     """Plan a night, provide what it needs, and run it once without a fault. Services of all trials
     end with `stack`."""
+    heed_interrupts()
     template = _plan(layer, folder, stack)
     trial = _make_trial(template, folder / "reference", random.Random(0))
     outcome = run_trial("none", do_nothing, do_nothing, trial)

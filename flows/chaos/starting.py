@@ -32,6 +32,13 @@ class Night(Protocol):
         ...
 
 
+def heed_interrupts() -> None:
+    """Let nights end by SIGINT. A shell has its jobs in the background ignore it, and they would
+    inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def start_command(
     command: tuple[str, ...], environ: Mapping[str, str], stderr: Path
 ) -> subprocess.Popen[bytes]:

@@ -67,6 +67,25 @@ def test_nothing_is_lost_or_doubled(template: Template, name: str, tmp_path: Pat
     assert [each.is_good for each in outcomes] == [True], lines
 
 
+_INTERRUPTED = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from flows.chaos.starting import heed_interrupts, start_command
+heed_interrupts()
+night = start_command(("sleep", "30"), os.environ, Path(sys.argv[1]))
+night.send_signal(signal.SIGINT)
+print(night.wait(20))
+"""
+
+
+def test_a_night_is_interrupted_also_where_this_process_ignores_it(tmp_path: Path) -> None:
+    """As a job in the background of a shell does."""
+    python = (sys.executable, "-c", _INTERRUPTED, str(tmp_path / "log"))
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *python]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "-2", done
+
+
 def test_there_are_thirty_kinds_with_names_of_their_own() -> None:
     names = [each.name for each in FAULTS]
     assert len({*names}) == len(names) >= 30
