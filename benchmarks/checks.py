@@ -1,0 +1,122 @@
+"""How long the checks of a large night take, from the database to its Data Docs.
+
+    .venv/bin/python benchmarks/checks.py --duels 2000
+
+Documents are those of `deadheat demo`, of many nights, in one campaign. One duel of a hundred has a
+crashed contender and one of a hundred different outputs, so that checks fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from one_duel import store_results
+
+from benchcore.cell.measure.host import describe_host
+from benchcore.demo.write import list_documents, plan_night
+from benchcore.state import open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.ingest import insert_documents
+from data_checks.check import check_campaign, read_frames
+from data_checks.suites import list_suites, run_checks
+
+LAST = date(2026, 11, 20)
+CAMPAIGN = "large"
+WRONG_EVERY = 100
+AT_ONCE = 200
+GOAL_S = 10.0
+_FAILURE = {
+    "stage": "compile",
+    "start": 0,
+    "reason": "made up",
+    "traceback": "",
+    "cause": "illegal_address",
+    "xids": None,
+}
+_Found = TypeVar("_Found")
+
+
+def main() -> None:
+    """Print what each part of the checks takes, and keep it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--duels", type=int, default=2000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="deadheat-checks-") as folder:
+        state = open_state(Path(folder))
+        engine = open_database(state.database_url)
+        store_night(engine, options.duels)
+        row = measure(engine, state.data_docs(CAMPAIGN))
+        engine.dispose()
+    late = "" if row["total_s"] <= GOAL_S else f"  above {GOAL_S:g} s"
+    print(f"{row['duels']} duels, {row['rows']} rows, {row['failed']} failed checks")
+    for name, seconds in row["seconds"].items():
+        print(f"    {name:24} {seconds:7.3f} s")
+    print(f"    {'all, as a night':24} {row['total_s']:7.3f} s{late}")
+    store_results("checks", {"host": describe_host(), **row})
+
+
+def store_night(engine: Engine, num_duels: int) -> None:
+    """Store a campaign of this many duels."""
+    documents = islice(make_documents(), num_duels)
+    while part := list(islice(documents, AT_ONCE)):
+        insert_documents(engine, part)
+
+
+def make_documents() -> Iterator[dict[str, Any]]:
+    """Documents of one campaign without end."""
+    night = plan_night(LAST, 0)
+    begin = next(list_documents(night))["allocation"]
+    for number in count():
+        nights = list(list_documents(plan_night(LAST, number % 300)))
+        for place, document in enumerate(nights):
+            document |= {"campaign": CAMPAIGN, "duel_run": f"{number:08x}{place:08x}"}
+            for key in ("started_at", "ended_at"):
+                document["allocation"][key] = begin[key]
+            for contender in document["contenders"]:
+                for start in contender["starts"]:
+                    start["started_at"] = begin["started_at"]
+            yield _spoil(document, number * len(nights) + place)
+
+
+def _spoil(document: dict[str, Any], number: int) -> dict[str, Any]:
+    if number % WRONG_EVERY == 0:
+        document["contenders"][0] |= {"status": "crash", "failure": _FAILURE, "starts": []}
+    elif number % WRONG_EVERY == 1:
+        for each in document["equivalence"]:
+            each |= {"agrees": False, "max_relative": 1.0}
+    return document
+
+
+def measure(engine: Engine, docs: Path) -> dict[str, Any]:
+    """Seconds of each part, and of all of them as a night runs them."""
+    run_checks(read_frames(engine, "none"))  # imports, and what is made once
+    total_s, report = _time(lambda: check_campaign(engine, CAMPAIGN, docs))
+    read_s, frames = _time(lambda: read_frames(engine, CAMPAIGN))
+    seconds = {"reading frames": read_s}
+    seconds["making rows"], _ = _time(lambda: [rows(frames) for _, rows, _ in list_suites()])
+    seconds["rows and expectations"], _ = _time(lambda: run_checks(frames))
+    seconds["the same and Data Docs"], _ = _time(lambda: run_checks(frames, docs))
+    return {
+        "duels": len(report.checked),
+        "rows": report.num_rows,
+        "failed": len(report.failed_checks),
+        "seconds": {name: round(each, 3) for name, each in seconds.items()},
+        "total_s": round(total_s, 3),
+    }
+
+
+def _time(call: Callable[[], _Found]) -> tuple[float, _Found]:
+    began = time.perf_counter()
+    found = call()
+    return time.perf_counter() - began, found
+
+
+if __name__ == "__main__":
+    main()
