@@ -83,7 +83,7 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
         if docs is None and not can_fail(expectations, rows):
             continue  # Data Docs have a page of it all the same
         suite = ExpectationSuite(name=f"nightly {name}", expectations=expectations)
-        findings.append(validate(definition.get_batch({"dataframe": rows}), suite, rows))
+        findings.append(validate(definition, suite, rows))
     if docs is not None:
         write_data_docs(docs, {str(each.found.suite_name): each.found for each in findings})
     checked = frozenset(frames.contenders["duel_run"])
