@@ -110,10 +110,12 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
                 storage = each.untyped_storage()
                 if storage._cdata not in made and storage._cdata not in found:
                     found[storage._cdata] = copy_to_host(_whole(each))
+            may_draw = torch.Tag.nondeterministic_seeded in func.tags
+            before = _read_generators(torch, kwargs) if may_draw else []
             out = func(*args, **(kwargs or {}))
             written = _list_dense(torch, out)
             made.update({each.untyped_storage()._cdata for each in written} - found.keys())
-            if _draws(torch, func):
+            if before != (_read_generators(torch, kwargs) if may_draw else []):
                 drawn += max((each.numel() for each in written), default=0)
             return out
 
@@ -122,11 +124,14 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     return Taken(arrays=list(found.values()), drawn=drawn)
 
 
-def _draws(torch: Any, func: Any) -> bool:
-    """Whether an operator draws random numbers, whatever it is called with: these may not."""
-    name = func._schema.name.partition("::")[2]
-    may_not = name.startswith(("_scaled_dot_product", "dropout"))
-    return torch.Tag.nondeterministic_seeded in func.tags and not may_not
+def _read_generators(torch: Any, kwargs: Any) -> list[bytes]:
+    """Their states, which a draw changes: dropout and attention may draw, but not always do."""
+    states = [torch.random.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states += torch.cuda.get_rng_state_all()
+    own = (kwargs or {}).get("generator")
+    states += [] if own is None else [own.get_state()]
+    return [bytes(each.tolist()) for each in states]
 
 
 def describe_optimizers(torch: Any) -> str:

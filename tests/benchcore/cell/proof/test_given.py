@@ -110,12 +110,15 @@ else:
     taken = take_apart(torch, step)
     found["closed over"] = [list(each.shape) for each in taken.arrays]
     found["drawn"] = taken.drawn
+    own = torch.Generator().manual_seed(1)
+    draw_own = lambda: torch.empty(7, 3).uniform_(generator=own)
+    found["drawn by its own generator"] = take_apart(torch, draw_own).drawn
 print(json.dumps(found))
 """
 _CASES = (
     ("mlp", "tiny_infer"), ("mlp", "tiny_train"), ("graph_gcn", "tiny_infer"),
-    ("small_lm", "tiny_train"), ("mnist_cnn", "tiny_per_sample_grad"),
-    ("mobilenet_v3_small", "tiny_train"),
+    ("text_classifier", "tiny_infer"), ("small_lm", "tiny_train"),
+    ("mnist_cnn", "tiny_per_sample_grad"), ("mobilenet_v3_small", "tiny_train"),
 )  # fmt: skip
 
 
@@ -150,3 +153,4 @@ def test_fair_steps_read_what_they_were_given_and_draw_as_many_numbers(
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
     assert sorted(found["torch"]["closed over"]) == [[45], [81]]
     assert found["torch"]["drawn"] == 45
+    assert found["torch"]["drawn by its own generator"] == 21
