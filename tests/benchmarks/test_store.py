@@ -36,12 +36,12 @@ def test_copies_of_a_year_are_as_if_they_were_ingested(
     monkeypatch.setattr(store, "DAYS", 2)
     monkeypatch.setattr(store, "MACHINES", 2)
     monkeypatch.setattr(store, "NIGHTS_AT_ONCE", 2)
-    monkeypatch.setattr(store, "FIRST_ROW", 100)
+    monkeypatch.setattr(store, "FIRST_ROW", 200)
     monkeypatch.setattr(store, "SAMPLE", 5)
     monkeypatch.setattr(store, "REPEATS", 1)
     engine = open_database(state.database_url, made_up=True)
-    (row,) = store.measure(state, engine, 100, fill=True)
-    assert row["documents"] >= 100 and find_damage(engine) == []
+    (row,) = store.measure(state, engine, 200, fill=True)
+    assert row["documents"] >= 200 and find_damage(engine) == []
     query = """SELECT count(*), sum(num_parts), count(DISTINCT campaign), min(started_at)
         FROM duel_run GROUP BY device_fingerprint, substr(started_at, 1, 4)"""
     with engine.connect() as connection:
