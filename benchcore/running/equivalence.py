@@ -134,7 +134,8 @@ def prove(
 ) -> None:
     """Compute the missing proofs (`repeat`: all), and store their rows in the database.
 
-    `advance` gets the completed share of the evidence. Raises UserError if the device is absent.
+    `advance` gets the completed share of the evidence. Other proofs that are damaged, or of an
+    older version, are reported. Raises UserError if the device is absent.
     """
     if absent := absence_reason(request.device):
         raise UserError(absent)
@@ -144,10 +145,11 @@ def prove(
         report(f"{request.title} was proven before")
         return
     report(f"proving {request.title}: {', '.join(lacking.use_cases)}")
-    run_proof(lacking, state, repeat=repeat, advance=advance)
-    refused = ingest_proofs(engine, state)
-    if refused:
-        raise CampaignIncompleteError("\n".join(refused))
+    document = run_proof(lacking, state, repeat=repeat, advance=advance)
+    for refused in ingest_proofs(engine, state):
+        if refused.startswith(f"{document}: "):
+            raise CampaignIncompleteError(refused)
+        report(refused)
 
 
 def prove_duels(

@@ -74,6 +74,24 @@ def test_a_finished_proof_is_not_repeated(
     assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["references"]
 
 
+def test_only_a_document_of_its_own_that_is_refused_stops_a_proof(
+    proven: tuple[State, ProofRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, wanted = proven
+    old = state.proofs / "0123456789abcdef.json"
+    (mine,) = (path for path in state.proofs.glob("*.json"))
+    old.write_text('{"rows": [{"oracle_error": 0.1}]}')
+    messages: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(equivalence, "run_proof", lambda *given, **rest: mine)
+        prove(wanted, state, messages.append, repeat=True)
+        assert str(old) in messages[-1] and messages[-1].endswith("delete it")
+        patch.setattr(equivalence, "run_proof", lambda *given, **rest: old)
+        with pytest.raises(CampaignIncompleteError, match="wanted a proof document"):
+            prove(wanted, state, messages.append, repeat=True)
+    old.unlink()
+
+
 def test_an_interrupted_proof_leaves_no_process_and_another_precision_uses_its_references(
     proven: tuple[State, ProofRequest], framework_environment: Environments
 ) -> None:
