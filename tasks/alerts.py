@@ -27,6 +27,10 @@ WEBHOOK_BLOCK = "deadheat-alerts"
 """The block with the webhook that was set when `deadheat deploy` ran."""
 
 
+WAITED: dict[str, Any] = {"_sync": True}
+"""Makes Prefect answer at once, with no coroutine, also where a loop runs, as in a notebook."""
+
+
 def use_stored_addresses() -> None:
     """Take the addresses that the server stores for this process, unless its own variables name
     some: a worker may lack those that were set for `deadheat deploy`."""
@@ -45,7 +49,7 @@ def load_webhook() -> Webhook | None:
 
 def _load(kind: type[_Block], name: str) -> _Block | None:
     try:
-        found = kind.load(name)
+        found = kind.load(name, **WAITED)
     except ValueError:  # there is no such block
         return None
     assert isinstance(found, kind)

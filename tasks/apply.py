@@ -22,7 +22,7 @@ from prefect.schedules import Cron, Schedule
 from benchcore.errors import UserError
 from benchcore.experiments.outbox import find_webhook
 from tasks import prefect_server
-from tasks.alerts import WEBHOOK_BLOCK, load_webhook
+from tasks.alerts import WAITED, WEBHOOK_BLOCK, load_webhook
 from tasks.measurement import MEASURE_LIMIT
 from tasks.prefect_server import list_our_automations, list_our_deployments
 
@@ -175,11 +175,11 @@ def _save_webhook() -> UUID | None:
     url, stored = find_webhook(), load_webhook()
     if url is None:
         if stored is not None:
-            Webhook.delete(WEBHOOK_BLOCK)
+            Webhook.delete(WEBHOOK_BLOCK, **WAITED)
         return None
     if stored is None or stored.url.get_secret_value() != url:
         stored = Webhook(url=url)  # type: ignore[arg-type]
-        stored.save(WEBHOOK_BLOCK, overwrite=True)
+        stored.save(WEBHOOK_BLOCK, overwrite=True, **WAITED)
     return stored._block_document_id
 
 

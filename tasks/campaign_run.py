@@ -28,6 +28,7 @@ from benchcore.store.database import is_disk_full, open_database
 from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
+from tasks.alerts import WAITED
 from tasks.artifacts import name_key, show_progress
 from tasks.live_updates import LiveUpdates
 from tasks.slurm_shards import measure_in_shards
@@ -45,8 +46,7 @@ def end_run(outcome: dict[str, Any]) -> RunState[Any]:
 
 def read_outcome(ended: RunState[Any]) -> dict[str, Any]:
     """The outcome of a campaign's flow run, void or not. Raises what stopped the run."""
-    waits: Any = {"_sync": True}  # not a coroutine, also where a loop runs, as in a notebook
-    outcome = ended.result(raise_on_failure=ended.name != VOID, **waits)
+    outcome = ended.result(raise_on_failure=ended.name != VOID, **WAITED)
     assert isinstance(outcome, dict), "as `end_run` stored it"
     return outcome
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -54,3 +56,9 @@ def test_a_picture_that_cannot_be_drawn_keeps_back_no_alert(
 def test_without_a_webhook_the_server_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEADHEAT_WEBHOOK_URL", raising=False)
     assert load_webhook() is None
+
+    async def load_where_a_loop_runs() -> Webhook | None:
+        return load_webhook()
+
+    with ThreadPoolExecutor(1) as pool:  # tests before this one may have left a loop
+        assert pool.submit(asyncio.run, load_where_a_loop_runs()).result() is None
