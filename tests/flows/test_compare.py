@@ -258,7 +258,7 @@ def test_two_settings_of_one_version_are_compared_with_their_differences(
     assert f"On {case.replace('--case ', '')}, " in printed
     assert "as fast as" in printed or "degraded" in printed
     assert "Outputs agree: " in printed
-    assert "Physics: the fastest step claims " in printed or "degraded" in printed
+    assert "Physics: the fastest step reaches " in printed or "degraded" in printed
     assert "Holds for this node" in printed or "degraded" in printed
     for row in rows:
         assert row in printed, printed
