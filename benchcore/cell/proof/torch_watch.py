@@ -110,12 +110,11 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
                 storage = each.untyped_storage()
                 if storage._cdata not in made and storage._cdata not in found:
                     found[storage._cdata] = copy_to_host(_whole(each))
-            may_draw = torch.Tag.nondeterministic_seeded in func.tags
-            before = _read_generators(torch, kwargs) if may_draw else []
+            before = _read_generators(torch, func, kwargs)
             out = func(*args, **(kwargs or {}))
             written = _list_dense(torch, out)
             made.update({each.untyped_storage()._cdata for each in written} - found.keys())
-            if before != (_read_generators(torch, kwargs) if may_draw else []):
+            if _read_generators(torch, func, kwargs) != before:
                 drawn += max((each.numel() for each in written), default=0)
             return out
 
@@ -124,8 +123,11 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     return Taken(arrays=list(found.values()), drawn=drawn)
 
 
-def _read_generators(torch: Any, kwargs: Any) -> list[bytes]:
-    """Their states, which a draw changes: dropout and attention may draw, but not always do."""
+def _read_generators(torch: Any, func: Any, kwargs: Any) -> list[bytes]:
+    """The states of those that an operator may draw from: a draw changes them, and dropout and
+    attention don't always draw."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return []
     states = [torch.random.get_rng_state()]
     if torch.cuda.is_initialized():
         states += torch.cuda.get_rng_state_all()
