@@ -69,6 +69,7 @@ CONFIRMATION: Sequence[Constant] = (
     ((suspicions,), "UNSURE_NIGHTS"),
     ((suspicions,), "VERSION_ALPHA"),
     ((suspicions,), "VERSION_MODES_ALPHA"),
+    ((suspicions,), "EXCLUDED_ALPHA"),
     ((suspicions,), "VERSION_NIGHTS"),
     ((suspicions,), "VERSION_BEFORE"),
     ((suspicions,), "FEWEST_BEFORE"),

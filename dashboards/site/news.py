@@ -53,7 +53,7 @@ def write_verdict(
     if confirmed:
         others = _count_others(len(confirmed) - 1, "confirmed change")
         return describe_change(confirmed[-1]) + others
-    new = [each for each in own if each["state"] == "open"]
+    new = [each for each in own if each["state"] == "open" and _seems_changed(each)]
     if new:
         return describe_change(new[-1]) + _count_others(len(new) - 1, "new suspicion")
     cases = f"{counts['cases']} case{'' if counts['cases'] == 1 else 's'}"
@@ -67,6 +67,11 @@ def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | 
     ended = until is not None and at >= datetime.fromisoformat(until)
     same = change["key"].device_fingerprint == counts["fingerprint"]
     return same and at >= datetime.fromisoformat(counts["begun"]) and not ended
+
+
+def _seems_changed(suspicion: Mapping[str, Any]) -> bool:
+    """Whether its nights show a change that matters; those of others only don't exclude one."""
+    return _size(suspicion) >= math.log1p(suspicion["metric"].tracked_scale.smallest)
 
 
 def write_run_verdict(campaign: Campaign) -> str:
@@ -142,6 +147,9 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if change["event"] is not None:
         return f"{about} changed by {percent}; blamed: {find_culprit(change)}."
     since = f"{change['since']:%Y-%m-%d}"
+    if not _seems_changed(change):
+        unclear = f"whether the {noun} ratio of {words} changed"
+        return f"The nights since {since} don't show {unclear}; not measured again yet."
     return f"{about} seems to have changed by {percent} since {since}; not measured again yet."
 
 

@@ -17,9 +17,10 @@ from benchcore.verdict.history.conditions import (
 )
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import measure_spread
-from benchcore.verdict.history.series import METHOD_CONDITION, Night, Series
+from benchcore.verdict.history.series import METHOD_CONDITION, STEP_TIME, Night, Series
 from benchcore.verdict.history.thresholds import (
     DRIFT_DEVIATIONS,
+    EXCLUDED_ALPHA,
     FEWEST_BEFORE,
     LASTING_NIGHTS,
     LEVEL_NIGHTS,
@@ -104,7 +105,7 @@ def suspect(
             each for each in suspicions if each.since.number > baseline + SAME_SHIFT_NIGHTS
         ]
     if not suspicions:
-        suspicions = _suspect_drift(series, baseline)
+        suspicions = _suspect_drift(series, baseline, explained)
     suspicions += _suspect_bridges(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
     suspicions = [_add_conditions(series, each, conditions) for each in suspicions]
@@ -223,7 +224,9 @@ def _suspect_changes(
     shown: Detection,
 ) -> list[Suspicion]:
     """Recent nights with a new environment or a new condition, whose level until the next one is
-    further from the nights before than chance brings it.
+    further from the nights before than chance brings it. From the third night on also new
+    environments of which the nights don't exclude, at 5 % on either side, that they changed a step
+    time by what matters as a drift: fresh starts show what noisy nights hide.
 
     The nights before begin at the last shift. Their spread, in which two modes count whole, makes
     the threshold, which is stricter where two modes are known; a move below `version_move` is none.
@@ -241,28 +244,39 @@ def _suspect_changes(
         move = float(np.median(new) - np.median(old))
         spread = measure_spread(old) or 0.0
         error = spread * math.sqrt(1 / len(old) + 1 / len(new))
+        released = _name_change(series.nights[row - 1], series.nights[row])
+        reason = f"{released or describe_changes(conditions[row])} came with a change of "
+        reason += f"{math.expm1(move):+.1%}"
         if abs(move) < max(
             series.scale.version_move, t_quantile(1 - alpha / 2, len(old) - 1) * error
         ):
-            continue
-        released = _name_change(series.nights[row - 1], series.nights[row])
+            hidden = abs(move) + t_quantile(1 - EXCLUDED_ALPHA, len(old) - 1) * error
+            is_due = released and series.key.metric == STEP_TIME and len(new) >= LASTING_NIGHTS
+            if not is_due or hidden < series.scale.drift:
+                continue
+            reason += f"; these nights don't exclude {math.expm1(series.scale.drift):.0%}"
         trigger = "version" if released else "condition"
-        changed = released or describe_changes(conditions[row])
-        reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
         found.append(_place(series, row, trigger, math.exp(move), reason))
     return found
 
 
-def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
+def _suspect_drift(
+    series: Series, baseline: int | None, explained: Sequence[tuple[int, int]]
+) -> list[Suspicion]:
     """Compare the last nights with an anchor, which stays in place however slowly the level drifts:
-    the baseline, a year ago, or the last release. Reports the largest change."""
+    the baseline or the last confirmed change, a year ago, or the last release. Reports the largest
+    change."""
+    name, start = "its baseline", baseline
+    confirmed = max((after for _, after in explained), default=None)
+    if confirmed is not None and (baseline is None or confirmed > baseline):
+        name, start = "the last confirmed change", confirmed
     first = 0
-    if baseline is not None:
-        first = next((i for i, n in enumerate(series.nights) if n.number >= baseline), 0)
+    if start is not None:
+        first = next((i for i, n in enumerate(series.nights) if n.number >= start), 0)
     logs = np.log(series.values)
     last = float(np.median(logs[-LEVEL_NIGHTS:]))
     found: list[tuple[float, int, str]] = []
-    for index, anchor in _list_anchors(series, first):
+    for index, anchor in _list_anchors(series, first, name):
         if index >= first and len(logs) - index >= 2 * LEVEL_NIGHTS:
             then = logs[index:][:LEVEL_NIGHTS]
             move = last - float(np.median(then))
@@ -283,11 +297,11 @@ def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
     return [drifted]
 
 
-def _list_anchors(series: Series, first: int) -> list[tuple[int, str]]:
+def _list_anchors(series: Series, first: int, name: str) -> list[tuple[int, str]]:
     """Nights to measure drift from. A year ago means the first night of that quarter: an anchor
     that moved each night would raise the same suspicion again."""
     nights = series.nights
-    anchors = [(first, "its baseline")]
+    anchors = [(first, name)]
     today = nights[-1].at.date()
     quarter = date(today.year - 1, 3 * ((today.month - 1) // 3) + 1, 1).toordinal()
     if nights[0].number <= quarter:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchcore.errors import UserError
+from benchcore.verdict.history.detect import Detection
 from benchcore.verdict.history.matching import StoredSuspicion, reconcile
 from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
 from benchcore.verdict.history.suspicions import Suspicion, suspect
@@ -164,6 +165,40 @@ def test_a_version_needs_a_move_beyond_what_the_series_spreads() -> None:
         assert [each.trigger for each in suspect(_series(logs, version_since=8))] == triggers
 
 
+def _wobble(count: int, deviation: float) -> np.ndarray:
+    """Independent nights without an outlier, whose median and deviation don't depend on luck."""
+    return deviation * np.tile([-1.2, 0.8, 0.2, -0.4, 1.1, -0.6], count)[:count]
+
+
+@pytest.mark.parametrize(
+    ("deviation", "nights", "reasons"),
+    [
+        (0.02, 3, ["jax-jit-2 came with a change of +1.4%; these nights don't exclude 3%"]),
+        (0.02, 2, []),
+        (0.003, 3, []),
+    ],
+    ids=["hidden by noise", "two nights are too few", "excluded"],
+)
+def test_a_release_is_suspected_until_the_nights_exclude_what_matters(
+    deviation: float, nights: int, reasons: list[str]
+) -> None:
+    logs = np.append(_wobble(30, deviation), np.full(nights, 0.6 * deviation))
+    found = suspect(_series(logs, version_since=30))
+    assert [each.reason for each in found] == reasons
+    assert {each.trigger for each in found} <= {"version"}
+
+
+def test_nights_need_not_exclude_a_change_of_a_driver_or_of_another_metric() -> None:
+    """A driver can't be measured again, and the night of a release times each compilation."""
+    logs = np.append(_wobble(30, 0.02), np.full(3, 0.012))
+    assert suspect(_drive(_series(logs), since=30)) == ()
+    nights = [
+        replace(each, key=replace(each.key, metric="compile_s"))
+        for each in _series(logs, version_since=30).nights
+    ]
+    assert suspect(make_series(nights)) == ()
+
+
 def test_a_version_that_met_the_other_of_two_modes_is_no_suspicion() -> None:
     logs = _noise(30, deviation=0.002) + 0.03 * (np.arange(30) % 3 == 0)
     assert logs[27] > 0.02
@@ -300,6 +335,16 @@ def test_a_slow_drift_is_suspected_against_its_baseline() -> None:
     assert found.after.number == _night(89, 0).number
     assert found.ratio == pytest.approx(math.exp(0.04), abs=0.01)
     assert suspect(_series(_creep(total=0.01))) == ()
+
+
+def test_a_drift_is_counted_from_the_last_confirmed_change() -> None:
+    """The confirmed change is part of the way since the first night, and no news."""
+    logs = np.append(np.zeros(20), 0.02 + 0.012 * np.arange(100) / 99)
+    logs += 0.002 * np.tile([-1.0, 1.0], 60)
+    confirmed = (_night(18, 0).number, _night(22, 0).number)
+    series = _series(logs)
+    assert "drift" in {each.trigger for each in suspect(series, found=Detection())}
+    assert suspect(series, found=Detection(), explained=[confirmed]) == ()
 
 
 def test_a_drift_that_cancels_an_older_one_is_suspected_too() -> None:

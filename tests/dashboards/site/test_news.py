@@ -1,0 +1,51 @@
+"""What a night's headline names: a confirmed change before a suspicion, and only what matters."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchcore.store.metrics import find_tracked
+from benchcore.verdict.history.series import STEP_TIME
+from dashboards.site.news import describe_change, write_verdict
+
+NIGHT = datetime(2026, 3, 5, 3, tzinfo=UTC)
+COUNTS = {"counting": 4, "cases": 4, "begun": NIGHT.isoformat(), "fingerprint": "f" * 16}
+
+
+def _suspicion(ratio: float) -> dict[str, Any]:
+    return {
+        "ratio": ratio,
+        "state": "open",
+        "event": None,
+        "finding": None,
+        "opened_at": NIGHT,
+        "since": date(2026, 3, 2),
+        "case": {
+            "workload": "mlp",
+            "case_name": "train_b128",
+            "use_case": "train",
+            "batch": 128,
+            "precision": "fp32",
+        },
+        "key": SimpleNamespace(device_fingerprint="f" * 16),
+        "metric": find_tracked(STEP_TIME),
+        "low": None,
+        "high": None,
+    }
+
+
+@pytest.mark.parametrize(("ratio", "is_news"), [(1.004, False), (0.97, True)])
+def test_only_a_suspicion_that_shows_a_change_leads_the_headline(
+    ratio: float, is_news: bool
+) -> None:
+    """Noisy nights after a release are measured again although they show nothing."""
+    headline = write_verdict(COUNTS, None, [_suspicion(ratio)])
+    assert headline.startswith("The step time ratio of") is is_news
+    assert (headline == "Nothing changed in 4 cases.") is not is_news
+    sentence = describe_change(_suspicion(ratio))
+    assert ("seems to have changed" in sentence) is is_news
+    assert sentence.endswith("not measured again yet.")
