@@ -27,7 +27,8 @@ _PRECISIONS = get_args(Precision)
 
 @dataclass(frozen=True, kw_only=True)
 class EquivalenceRequest:
-    """What to prove: one workload or `everything`; no precisions = all that the device has."""
+    """What to prove: one workload or `everything`; no precisions = all that the device has. A
+    workload is proven in those of its own cases only."""
 
     workload: str | None
     everything: bool
@@ -53,6 +54,7 @@ def draft_proofs(
         if len(workloads) > 1:
             raise UserError("wanted one workload, whose weights --checkpoint has, got --all")
         sha256 = take_checkpoint(request.checkpoint, workloads[0], [], state)
+    pairs = _pair_up(workloads, precisions)
     sides = _provide(request, state, report)
     return [
         ProofRequest(
@@ -64,7 +66,7 @@ def draft_proofs(
             num_seeds=request.num_seeds,
             checkpoint=sha256,
         )
-        for workload, precision in product(workloads, precisions)
+        for workload, precision in pairs
     ]
 
 
@@ -125,6 +127,22 @@ def _check_precisions(names: Sequence[str]) -> list[str]:
                 f"no precision {name[:100]!r}; precisions are {', '.join(_PRECISIONS)}; choose one"
             )
     return list(dict.fromkeys(names))
+
+
+def _pair_up(workloads: Sequence[str], precisions: Sequence[str]) -> list[tuple[str, str]]:
+    """Each workload with each precision that its cases are in: a program computes in no other."""
+    pairs = [
+        (workload, precision)
+        for workload, precision in product(workloads, precisions)
+        if precision in catalog.list_precisions(workload)
+    ]
+    if not pairs:
+        there = {each for workload in workloads for each in catalog.list_precisions(workload)}
+        raise UserError(
+            f"{', '.join(workloads)}: no case in {', '.join(precisions)}; cases are in "
+            f"{', '.join(sorted(there))}; choose one of these"
+        )
+    return pairs
 
 
 def _provide(

@@ -74,7 +74,12 @@ def needs_proof(workload: str, use_case: str, precision: str) -> bool:
     can't be proven, so that it needs none."""
     if workload not in list_workloads() or use_case not in proof_use_cases(workload):
         return False
-    return precision in {case.precision for case in load_spec(workload).cases.values()}
+    return precision in list_precisions(workload)
+
+
+def list_precisions(workload: str) -> list[str]:
+    """The precisions that the workload's cases are in, in the order of their first case."""
+    return list(dict.fromkeys(case.precision for case in load_spec(workload).cases.values()))
 
 
 def list_sides(workload: str) -> list[str]:

@@ -30,7 +30,7 @@ _COLUMNS = (
     *("use_case", "quantity", "references_apart", "of_at_most"),
     *("a_error", "a_bound", "b_error", "b_bound", "passed"),
 )
-_PRECISION = "Prove in this precision; repeat for more (default: all of the device)."
+_PRECISION = "Prove in this precision; repeat for more (default: all of the workload's cases)."
 _VERSION = "Prove this version; repeat for more (default: jax@newest, torch@newest)."
 
 

@@ -145,6 +145,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("equivalence noop", "or --all, got 'noop'"),
         ("equivalence mlp --all", "both a workload and --all"),
         ("equivalence mlp --precision fp7", "no precision 'fp7'; precisions are fp32_ieee"),
+        ("equivalence ops --precision tf32", "wanted a workload with proof cases"),
+        ("equivalence graph_gcn --precision bf16", "no case in bf16; cases are in fp32_ieee, tf32"),
         ("equivalence mlp --version tensorflow", "tensorflow"),
         ("equivalence mlp --version stdlib --version jax", "computes nothing"),
         ("run bad.json", "wanted a plan as JSON in 'bad.json'"),
