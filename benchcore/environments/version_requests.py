@@ -198,7 +198,10 @@ def _release(
 def check_python(python: str | None) -> None:
     """Raises UserError for text that is not a version of Python."""
     if python is not None and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", python):
-        raise UserError(f"wanted a Python version such as '3.12' or '3.12.1', got {_shown(python)}")
+        raise UserError(
+            f"wanted a Python version such as '3.12' or '3.12.1', got {_shown(python)}; "
+            "choose another with --python"
+        )
 
 
 def pick_interpreters(interpreters: list[Interpreter], python: str | None) -> list[Interpreter]:

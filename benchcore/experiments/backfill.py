@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import PastReleases, list_past_releases
@@ -32,7 +32,14 @@ CHANGE_COLUMNS = ("version", "before", "case", "arm", "metric", "certificate", "
 
 def find_versions(framework: str, *, below: str | None, count: int) -> PastReleases:
     """The newest versions that can be installed here, before `below` if given. Raises UserError if
-    the package index does not answer."""
+    `below` is no version, or the package index does not answer."""
+    if below is not None:
+        try:
+            Version(below)
+        except InvalidVersion as error:
+            raise UserError(
+                f"wanted a version such as 0.10.1, got {below[:100]!r}; choose another with --below"
+            ) from error
     interpreters = pick_interpreters(find_interpreters(), None)
     return list_past_releases(framework, interpreters, below=below, count=count)
 
@@ -53,7 +60,8 @@ def plan_backfill(
     if not past.found:
         raise UserError(
             f"wanted past versions of {framework}, but none of {len(past.skipped)} can be "
-            "installed here; put an older Python on PATH, or run `uv python install`"
+            "installed here; raise --below or leave it out, put an older Python on PATH, or run "
+            "`uv python install`"
         )
     pitted = pit_versions(context.profile, framework, past.found, name="backfill")
     save_campaign(draft_plan(pitted, site=context.site, campaign=campaign, state=state), state)

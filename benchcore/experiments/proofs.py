@@ -116,7 +116,7 @@ def _choose_workloads(workload: str | None, everything: bool) -> list[str]:
     came = "both a workload and --all" if workload and everything else repr(workload)
     raise UserError(
         f"wanted a workload with proof cases, or --all, got {came[:120]}; "
-        f"there are {', '.join(provable)}"
+        f"choose one of {', '.join(provable)}"
     )
 
 

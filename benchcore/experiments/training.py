@@ -191,8 +191,8 @@ def _check(request: TrainingRequest) -> str:
     if load_spec(request.workload).trains_on is None:
         able = [name for name in list_workloads() if load_spec(name).trains_on is not None]
         raise UserError(
-            f"wanted a workload that can train on a data set, got {request.workload!r}; there are "
-            f"{', '.join(able)}"
+            f"wanted a workload that can train on a data set, got {request.workload!r}; choose "
+            f"one of {', '.join(able)}"
         )
     if request.mode not in DATA_MODES:
         raise UserError(

@@ -16,7 +16,6 @@ from benchcore.experiments.backfill import (
     plan_backfill,
 )
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import check_campaign_name
 from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import is_planned, load_campaign
 from benchcore.running.sites import check_site
@@ -29,7 +28,6 @@ from flows.cli.printing import print_json, print_line, print_rows
 _VERSIONS = "Measure this many versions, of those that can be installed here."
 _BELOW = "Measure only versions before this one (default: begin with the newest)."
 _MINUTES = "Measure apparent changes again; start none after this many minutes."
-_NAME = "Name the campaign; an existing name resumes it (default: backfill-FRAMEWORK)."
 
 
 def backfill(
@@ -39,7 +37,7 @@ def backfill(
     versions: Annotated[int, option("--versions", "COUNT", _VERSIONS, min=2, max=30)] = 8,
     below: Annotated[str | None, option("--below", "VERSION", _BELOW)] = None,
     minutes: Annotated[float, option("--minutes", "NUMBER", _MINUTES, min=0.0, max=1440.0)] = 60.0,
-    campaign: Annotated[str | None, option("--campaign", "NAME", _NAME)] = None,
+    campaign: Annotated[str | None, options.campaign_option("backfill-FRAMEWORK")] = None,
     profile: options.Profile = "history",
     site: options.Site = "local",
     state: options.State = options.STATE,
@@ -52,7 +50,6 @@ def backfill(
     """
     options.check_framework(framework)
     name = campaign or f"backfill-{framework}"
-    check_campaign_name(name)
     check_site(site)
     context = RunContext(profile=load_profile(profile), site=site)
     opened = open_state(state)

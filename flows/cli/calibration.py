@@ -7,6 +7,7 @@ from typing import Annotated
 from benchcore.experiments.calibrate import run_calibration
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
+from benchcore.running.sites import check_site
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
@@ -37,9 +38,10 @@ def calibration(
 
     Every night has some of these calibration runs.
     """
+    check_site(site)
+    context = RunContext(profile=load_profile(profile), site=site)
     opened = open_state(state)
     if measure:
-        context = RunContext(profile=load_profile(profile), site=site)
         run_calibration(measure, context, ConsoleMeasurer(opened))
     found = measure_calibration(open_database(opened.database_url))
     if as_json:

@@ -24,6 +24,10 @@ events = typer.Typer(
 
 _EventArgument = Annotated[int, options.argument("EVENT", "Id of the event.")]
 _ByOption = Annotated[str, option("--by", "NAME", "Record who decided.")]
+_AS = (
+    "Set investigating, infrastructure, invalid, duplicate, accepted, fixed, wont_fix or "
+    "improvement."
+)
 _NoteOption = Annotated[str, option("--note", "TEXT", "Record why.")]
 
 
@@ -73,7 +77,7 @@ def show(
 @events.command()
 def acknowledge(
     event: _EventArgument,
-    to: Annotated[str, option("--as", "STATE", "Set accepted, investigating, fixed, ...")],
+    to: Annotated[str, option("--as", "STATE", _AS)],
     by: _ByOption,
     note: _NoteOption = "",
     state: options.State = options.STATE,

@@ -39,6 +39,15 @@ def _check_python(given: str | None) -> str | None:
     return given
 
 
+def _check_campaign(given: str | None) -> str | None:
+    """Also an empty name, such as that of an unset variable of a script."""
+    if given is not None:
+        from benchcore.planning.matrix import check_campaign_name  # `--help` needs none
+
+        check_campaign_name(given)
+    return given
+
+
 def check_framework(framework: str) -> None:
     """Raise UserError if it is not one whose releases are measured."""
     if framework not in COMPARED:
@@ -75,8 +84,15 @@ Pool = Annotated[
     str | None, option("--pool", "NAME", "Submit to this pool of the site (default: the site's).")
 ]
 _NAME = "Name the campaign; an existing name resumes it (default: "
-Campaign = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}a new name).")]
-Night = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}nightly-PROFILE-DATE, UTC).")]
+
+
+def campaign_option(default: str) -> Any:
+    """The option --campaign of a command, with what its default is."""
+    return option("--campaign", "NAME", f"{_NAME}{default}).", callback=_check_campaign)
+
+
+Campaign = Annotated[str | None, campaign_option("a new name")]
+Night = Annotated[str | None, campaign_option("nightly-PROFILE-DATE, UTC")]
 _PYTHON = "Build environments on this Python, such as 3.12 (default: the newest supported)."
 Python = Annotated[str | None, option("--python", "VERSION", _PYTHON, callback=_check_python)]
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]

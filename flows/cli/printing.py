@@ -17,8 +17,9 @@ Row = Mapping[str, Any]
 _WIDE = 140
 """Columns where there is no terminal: logs and pipes wrap by themselves."""
 
-OUT = Console(width=None if sys.stdout.isatty() else _WIDE)
-ERR = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDE)
+# Without `emoji=False` Rich replaces a user's text such as `:x:` by a picture.
+OUT = Console(emoji=False, width=None if sys.stdout.isatty() else _WIDE)
+ERR = Console(stderr=True, emoji=False, width=None if sys.stderr.isatty() else _WIDE)
 
 
 def print_json(document: object) -> None:

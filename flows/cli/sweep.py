@@ -90,6 +90,11 @@ def sweep(
         budget_s=budget,
         device=device,
     )
+    if csv_file is not None and not csv_file.absolute().parent.is_dir():
+        raise UserError(
+            f"wanted to write {str(csv_file)!r}, but its folder does not exist; choose another "
+            "file with --csv"
+        )
     opened = open_state(state)
     drafted = draft_sweep(request, place, opened)
     outcome = measure_plan(drafted, opened, place.pool)
