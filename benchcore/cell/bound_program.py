@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Step, Synchronise
-from benchcore.cell.proof import freshness, left_behind
+from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
@@ -18,6 +18,7 @@ from benchcore.workloads.rotation import Rotation, roll
 if TYPE_CHECKING:
     import numpy as np
 
+ListWork = Callable[[Step], list[str]]
 RunSteps = Callable[[int, Step], object]
 """Runs so many steps as a block does."""
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
@@ -163,6 +164,22 @@ class BoundProgram:
         if self._case.precision in EXACT:
             found["reads"] = describe_read(taken.arrays, given)
         return found
+
+    def list_work(self, list_work: ListWork) -> list[str]:
+        """What the steps of one rotation call."""
+        return [each for _ in self.rotation.buffers for each in list_work(self.plain_step)]
+
+    def check_work(self, list_work: ListWork, unseen: Sequence[str]) -> None:
+        """Raises StepUnlikeProofError where the steps after a reset, or the silenced ones, do
+        something else than those whose calls are `unseen`: they were taken before the program was
+        called otherwise. Reset the program afterwards."""
+        self.program.reset(self._start.params)
+        drawing = self.list_work(list_work)
+        same_work.check_same(unseen, drawing)
+        self.program.silence(True)
+        silent = self.list_work(list_work)
+        self.program.silence(False)
+        same_work.check_silenced(silent, drawing)
 
     def check_block(self, run_steps: RunSteps, synchronise: Synchronise) -> None:
         """Run one short block, and check its last outputs, or the state that it leads to. Steps

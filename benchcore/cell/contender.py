@@ -357,10 +357,13 @@ class Contender:
         return timing.run_for(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        readings = {"switches": describe_changes(self._switches, self._list_switches())}
+        inspection = self._inspection
+        before = {**self._switches, **inspection.before}
+        now = {**self._list_switches(), **inspection.list_switches()}
+        readings = {"switches": describe_changes(before, now)}
         if self._data_path is not None:
             readings["data_path"] = self._data_path
-        return {"effective": self._inspection.account(self._canary, **readings)}
+        return {"effective": inspection.account(self._canary, **readings)}
 
 
 _Number = TypeVar("_Number", int, float)

@@ -8,7 +8,8 @@ from typing import Any
 from benchcore.cell.bound_program import BoundProgram, Step
 from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.manifest import read_manifest
-from benchcore.cell.proof.switches import AS_SET
+from benchcore.cell.proof.own_code import list_timed
+from benchcore.cell.proof.switches import AS_SET, WORK, works_meanwhile
 from benchcore.cell.runtime import Runtime
 
 RunSteps = Callable[[int, Step | None], int]
@@ -30,6 +31,13 @@ class Inspection:
         self._alone = alone
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
+        self._works = False
+        self.before = self.list_switches()
+        """What `list_switches` returned once the program was built."""
+
+    def list_switches(self) -> dict[str, object]:
+        """What the contender's own switches lack: what is timed, and work between steps."""
+        return {**list_timed(self._program), WORK: self._works}
 
     def check_block(self) -> None:
         """Run and check a short block. Raises StepUnlikeProofError."""
@@ -41,7 +49,10 @@ class Inspection:
         before anything is reset. Products and arrays are those of one start (`whole`). Reset the
         program afterwards. Raises StepUnlikeProofError."""
         runtime, program = self._runtime, self._program
+        unseen: list[str] = []
         if self._alone:
+            self._works = works_meanwhile()
+            unseen = program.list_work(runtime.list_work) if whole else []
             self._watched = runtime.watch_step(program, to_end=False)
         program.check_left_behind(
             lambda step: self._run_steps(steps, step),
@@ -49,6 +60,8 @@ class Inspection:
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
         )
         self.check_block()
+        if whole and self._alone:
+            program.check_work(runtime.list_work, unseen)
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)

@@ -24,6 +24,7 @@ from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
+from benchcore.cell.proof.same_work import list_calls
 from benchcore.cell.proof.switches import CONFIG
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
@@ -240,6 +241,10 @@ class JaxRuntime:
             found["compiled"] = jax_watch.describe_compiled(self._jax, program.plain_step)
             program.settle(self.synchronise)
         return found
+
+    def list_work(self, step: Callable[[], object]) -> list[str]:
+        """Its calls, among them those of compiled functions."""
+        return list_calls(step)
 
     def take_apart(self, step: Callable[[], object]) -> Taken:
         """Of its jaxpr."""

@@ -129,6 +129,11 @@ class Runtime(Protocol):
         """
         ...
 
+    def list_work(self, step: Callable[[], object]) -> list[str]:
+        """Take a step: what its own code calls, and the operators that the framework was asked for,
+        as far as it can be seen without a change of the step."""
+        ...
+
     def take_apart(self, step: Callable[[], object]) -> Taken | None:
         """What a step reads and draws; None = there is no framework. The program must be reset
         afterwards."""

@@ -87,6 +87,10 @@ class StdlibRuntime:
         """Its steps may do anything."""
         return {}
 
+    def list_work(self, step: Callable[[], object]) -> list[str]:
+        """Its steps may do anything."""
+        return []
+
     def take_apart(self, step: Callable[[], object]) -> Taken | None:
         """There are no arrays of a framework."""
         return None

@@ -258,6 +258,10 @@ class TorchRuntime:
         """The step as it was written: a compiled function runs eagerly. It is never interrupted."""
         return torch_watch.watch_step(self._torch, program.plain_step)
 
+    def list_work(self, step: Callable[[], object]) -> list[str]:
+        """Its calls, and what torch's dispatcher sees."""
+        return torch_watch.list_work(self._torch, step)
+
     def take_apart(self, step: Callable[[], object]) -> Taken:
         """What torch's dispatcher sees."""
         return torch_watch.take_apart(self._torch, step)

@@ -20,12 +20,13 @@ _MODULES = frozenset(
 """Whose functions wait, read clocks or files, or work on arrays of the host."""
 _NAMES = frozenset(
     {
-        "__array__", "_cuda_synchronize", "_value", "as_tensor", "block_until_ready", "cpu",
-        "device_get", "device_put", "from_dlpack", "from_numpy", "frombuffer", "item", "numpy",
-        "pin_memory", "synchronize", "tolist"
+        "__array__", "__torch_dispatch__", "__torch_function__", "_cuda_synchronize", "_value",
+        "as_tensor", "block_until_ready", "cpu", "device_get", "device_put", "from_dlpack",
+        "from_numpy", "frombuffer", "item", "numpy", "pin_memory", "synchronize", "tolist"
     }
 )  # fmt: skip
-"""Functions of frameworks, in any module, that copy from or to the host, or wait."""
+"""Functions of frameworks, in any module, that copy from or to the host, or wait, or that torch's
+modes run around each of its calls."""
 _PEEKING = frozenset(
     {
         "Tracer", "_current_frames", "_getframe", "_getframemodulename",
@@ -37,10 +38,11 @@ _PEEKING = frozenset(
 )  # fmt: skip
 """What shows a step's own code who calls it, or whether it is watched."""
 _OUTSIDE = (
-    "_cffi_backend", "_ctypes", "concurrent", "ctypes", "multiprocessing", "numpy", "subprocess",
-    "threading", "torch.jit"
+    "_cffi_backend", "_ctypes", "concurrent", "ctypes", "jax._src.config", "multiprocessing",
+    "numpy", "subprocess", "threading", "torch.jit"
 )  # fmt: skip
-"""Packages of callables that the profiling hook may not see, as they are no built-in functions."""
+"""Packages of callables that the profiling hook may not see, as they are no built-in functions, or
+that switch something within a step."""
 
 
 def list_host_calls(
@@ -48,7 +50,8 @@ def list_host_calls(
 ) -> list[str]:
     """Run one step under the interpreter's profiling hook, on its own thread, and one line by line
     (`by_calls`, where operators of its arrays are no calls otherwise); before them another one,
-    which prints the warnings that a framework prints once."""
+    which prints the warnings that a framework prints once. Their results are freed meanwhile: that
+    may call a step's own code, too."""
     step()
     found: set[str] = set()
 
@@ -66,8 +69,12 @@ def list_host_calls(
             found.update(f"a look at its caller ({each})" for each in peeks)
 
     with watch_calls(lambda called: found.update(_name_outside(called))):
-        run_hooked(step, hook)
-    return sorted(found.union(list_host_work(by_calls or step)))
+        run_hooked(lambda: _take_and_free(step), hook)
+    return sorted(found.union(list_host_work(lambda: _take_and_free(by_calls or step))))
+
+
+def _take_and_free(step: Callable[[], object]) -> None:
+    step()
 
 
 def _name_outside(called: Any) -> list[str]:

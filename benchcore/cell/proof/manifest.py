@@ -7,7 +7,7 @@ manifests are compared in `benchcore.verdict.duel.parity`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
@@ -39,6 +39,8 @@ def read_manifest(
     held = program.held()
     readings = {**runtime.manifest(held), "drop_rates": _join_rates(held.get("drop_rates", ()))}
     seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
+    if alone and readings.get("state_update") == "in place":
+        readings["state_update"] = _read_update(runtime, program)
     buffers = _count_input_buffers(runtime, program)
     waits = _count_waits(runtime, program)
     watched = runtime.watch_step(program) if alone else {}  # last, as it may interrupt a step
@@ -59,6 +61,27 @@ def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
         return "none"
     taken = program.rotation.watch(program.step)
     return str(len({_find_addresses(runtime, each) for each in taken}))
+
+
+def _read_update(runtime: Runtime, program: BoundProgram) -> str:
+    """`in place` where the next step freed most of what a step returned, or wrote over it."""
+    earlier = list(list_arrays(program.plain_step()))
+    sizes = [int(each.nbytes) for each in earlier]
+    later = list(list_arrays(program.plain_step()))
+    written = {_find_address(runtime, each) for each in later if not hasattr(each, "is_deleted")}
+    left = sum(
+        size
+        for each, size in zip(earlier, sizes, strict=True)
+        if not _is_gone(runtime, each, written)
+    )
+    return "in place" if 2 * left <= sum(sizes) else "copied"
+
+
+def _is_gone(runtime: Runtime, array: Any, written: Set[int]) -> bool:
+    """Whether JAX gave an array to a later step, or torch wrote a later result in its place."""
+    if hasattr(array, "is_deleted"):
+        return bool(array.is_deleted())
+    return _find_address(runtime, array) in written
 
 
 def _count_waits(runtime: Runtime, program: BoundProgram) -> str:

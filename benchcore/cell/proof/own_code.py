@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import inspect
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 CODE = "code of "
@@ -17,24 +18,39 @@ _CLOCKS = (
     "process_time_ns", "time"
 )  # fmt: skip
 _OWN = "benchcore."
+_CELL = "benchcore.cell."
+_LIBRARIES = ("gc", "json", "numpy", "sys", "zlib")
+"""Whose functions compare and report."""
 
 
 class _Identities(tuple[int, ...]):
-    """Identities of functions, and of their code, defaults and closures."""
+    """Identities of functions, and of their code and defaults, or of other values."""
 
     def __repr__(self) -> str:
         return "replaced"
 
 
 def list_own_code() -> dict[str, object]:
-    """Per module, and per clock, the identities of all functions and methods."""
+    """Identities per clock, per module of ours (of everything that it names), and per library that
+    we compare with (of its functions)."""
     clocks = {f"time.{name}": _identify([getattr(time, name)]) for name in _CLOCKS}
     modules = {
-        name: _identify(_list_functions(module))
+        name: _identify(_list_values(module))
         for name, module in list(sys.modules.items())
         if name.startswith(_OWN)
     }
-    return _name(clocks | modules)
+    libraries = {
+        name: _identify(each for each in list(vars(sys.modules[name]).values()) if callable(each))
+        for name in _LIBRARIES
+        if name in sys.modules
+    }
+    return _name({**clocks, **modules, **libraries, "objects": _list_covered()})
+
+
+def list_timed(program: Any) -> dict[str, object]:
+    """Identities of what a bound program is timed with: its own code may not replace them."""
+    timed = (program.step, program.plain_step, program.rotation.take, program.rotation.buffers)
+    return _name({"the timed step": _identify(timed)})
 
 
 def _name(found: Mapping[str, object]) -> dict[str, object]:
@@ -47,20 +63,48 @@ def identify(module: ModuleType, names: tuple[str, ...]) -> dict[str, object]:
     return _name({f"{module.__name__}.{name}": _identify([each]) for name, each in here.items()})
 
 
-def _list_functions(module: ModuleType) -> Iterator[object]:
-    """Those of a module, of its classes, and of dataclasses such as a workload's SPEC."""
-    for value in list(vars(module).values()):
-        if inspect.isclass(value) or (dataclasses.is_dataclass(value) and _holds_functions(value)):
-            yield from [each for each in vars(value).values() if callable(each)]
-        if callable(value):
-            yield value
+def _list_values(module: ModuleType) -> Iterator[object]:
+    """What a module names: functions, constants, other modules, what containers hold, and what
+    stands in classes and in dataclasses such as a workload's SPEC. Not its own submodules."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("__") or sys.modules.get(f"{module.__name__}.{name}") is value:
+            continue
+        yield value
+        if isinstance(value, dict):
+            yield from [each for item in value.items() for each in item]
+        elif isinstance(value, list | set):
+            yield from list(value)
+        elif inspect.isclass(value):
+            own, inner = value.__module__.startswith(_OWN), list(vars(value).items())
+            yield from [each for key, each in inner if callable(each) or (own and key[:2] != "__")]
+        elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+            yield from list(vars(value).values())
 
 
-def _holds_functions(value: Any) -> bool:
-    return hasattr(value, "__dict__") and any(callable(each) for each in vars(value).values())
-
-
-def _identify(functions: Any) -> _Identities:
-    return _Identities(
-        number for each in functions for number in (id(each), id(getattr(each, "__code__", None)))
+def _list_covered() -> list[str]:
+    """Methods of the harness's objects that an attribute of the object itself covers."""
+    return sorted(
+        {
+            f"{type(each).__name__}.{name}"
+            for each in gc.get_objects()
+            if str(type(each).__module__).startswith(_CELL)
+            for name in list(getattr(each, "__dict__", ()))
+            if callable(getattr(type(each), name, None)) and not dataclasses.is_dataclass(each)
+        }
     )
+
+
+def _identify(values: Any) -> _Identities:
+    return _Identities(number for each in values for number in _number(each))
+
+
+def _number(value: object) -> Iterator[int]:
+    yield id(value)
+    inner = getattr(value, "__func__", None) if isinstance(value, _WRAPPED) else value
+    if isinstance(inner, FunctionType):
+        yield id(inner.__code__)
+        yield id(inner.__defaults__)
+        yield from map(id, (inner.__kwdefaults__ or {}).values())
+
+
+_WRAPPED = (classmethod, staticmethod)

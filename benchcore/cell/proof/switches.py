@@ -7,8 +7,12 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
+import tracemalloc
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from benchcore.cell.proof.host_work import is_own_code
@@ -19,6 +23,8 @@ CONFIG = "config "
 """How the names of a framework's own settings begin."""
 _LATER = (CONFIG, CODE)
 """What is no change where it did not exist before."""
+WORK = "work between steps"
+"""The name of what `works_meanwhile` finds."""
 Switches = Mapping[str, object]
 
 
@@ -33,14 +39,15 @@ def list_process_switches() -> dict[str, object]:
     }
     return {
         "garbage collection": (gc.isenabled(), gc.get_threshold(), _list_own(gc.callbacks)),
+        "memory set aside": (gc.get_freeze_count(), gc.get_debug()),
         "signals": _list_own(map(signal.getsignal, signal.valid_signals())),
         "timers": [signal.getitimer(each) != (0.0, 0.0) for each in _TIMERS],
         "threads": _list_own_threads(),
         "tiny numbers": _SMALLEST / 2 > 0,
         "switch interval": sys.getswitchinterval(),
-        "tracing": (sys.gettrace(), sys.getprofile()),
-        "priority": (os.nice(0), os.sched_getscheduler(0) if sys.platform == "linux" else None),
-        "CPUs": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
+        "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
+        "process": _list_process_settings(),
         **variables,
         **list_own_code(),
     }
@@ -55,6 +62,53 @@ def _list_own(functions: Iterable[Any]) -> list[str]:
     """Names of those that are no library's, such as what runs when memory is collected."""
     codes = (getattr(each, "__code__", None) for each in functions)
     return [each.co_name for each in codes if each is not None and is_own_code(each)]
+
+
+def _list_watchers() -> list[object]:
+    """What the interpreter calls or records beside the code that runs."""
+    monitoring = getattr(sys, "monitoring", None)
+    tools = [monitoring.get_tool(each) for each in range(_NUM_TOOLS)] if monitoring else []
+    return [tracemalloc.is_tracing(), *(each for each in tools if each)]
+
+
+def works_meanwhile() -> bool:
+    """Whether the process takes CPU time while this thread waits, each of some times. Nothing may
+    be in a device's queue."""
+    for _ in range(_WAITS):
+        time.sleep(_PAUSE_S)
+        began, used = time.perf_counter(), time.process_time()
+        time.sleep(_WAIT_S)
+        if time.process_time() - used < _LEAST_SHARE * (time.perf_counter() - began):
+            return False
+    return True
+
+
+_WAITS, _PAUSE_S, _WAIT_S, _LEAST_SHARE = 3, 0.005, 0.02, 0.1
+_NUM_TOOLS = 6
+_TASKS = Path("/proc/self/task")
+_SETTINGS = ("NoNewPrivs:", "Seccomp", "Speculation", "THP_enabled:")
+"""Lines of Linux's status of a process that are settings."""
+
+
+def _list_priorities() -> list[tuple[object, ...]]:
+    """Those of any thread, and the CPUs that it may use, each once."""
+    found: set[tuple[object, ...]] = set()
+    for each in [int(task.name) for task in _TASKS.iterdir()]:
+        with suppress(OSError):  # it has ended
+            cpus = tuple(sorted(os.sched_getaffinity(each)))
+            nice = os.getpriority(os.PRIO_PROCESS, each)
+            found.add((nice, os.sched_getscheduler(each), cpus))
+    return sorted(found)
+
+
+def _list_process_settings() -> list[str]:
+    """Those that Linux shows of any thread, each once."""
+    found: set[str] = set()
+    for each in _TASKS.glob("*/status"):
+        with suppress(OSError):
+            lines = each.read_text(encoding="utf-8", errors="replace").splitlines()
+            found.update(line for line in lines if line.startswith(_SETTINGS))
+    return sorted(found)
 
 
 def _list_own_threads() -> list[str]:

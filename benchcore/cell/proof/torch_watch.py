@@ -18,6 +18,7 @@ from benchcore.cell.proof.host_calls import (
     list_host_calls,
     reads_own_count,
 )
+from benchcore.cell.proof.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
 
 _GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
@@ -89,6 +90,31 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
     changed = changed - {AS_SET} or {AS_SET}
     within = " ".join(sorted(changed))
     return {"host_calls": join_calls(calls), "switches_within": within}
+
+
+def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
+    """What one step's own code calls, and each operator of another one, with the shapes that it
+    returned."""
+    found: list[str] = []
+
+    class Listing(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            shapes = [list(each.shape) for each in _list_dense(torch, out)]
+            found.append(f"{OPERATOR}{func.__name__} {shapes}")
+            return out
+
+    with run_as_written(torch):
+        calls = list_calls(step)
+        with Listing():
+            step()
+    return [*calls, *found]
 
 
 def take_apart(torch: Any, step: Callable[[], object]) -> Taken:

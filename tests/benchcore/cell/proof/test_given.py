@@ -86,6 +86,9 @@ for workload, name in json.loads(sys.argv[3]):
         module.build(case, arrays, {**settings, "device": "cpu"}), spec, case, arrays
     )
     program.prove(runtime.synchronise, runtime.release)
+    for _ in range(3):
+        runtime.synchronise(program.step())
+    program.check_work(runtime.list_work, program.list_work(runtime.list_work))
     found[f"{workload} {name}"] = program.describe_taken(runtime.take_apart)
 if framework == "jax":
     import jax

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import io
 import json
 import os
@@ -11,8 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,10 +23,17 @@ import pytest
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.measure import timing
-from benchcore.cell.proof import switches
+from benchcore.cell.proof import left_behind, switches
 from benchcore.cell.proof.host_calls import NONE, join_calls, list_host_calls
-from benchcore.cell.proof.own_code import identify
-from benchcore.cell.proof.switches import AS_SET, describe_changes, list_process_switches
+from benchcore.cell.proof.own_code import identify, list_timed
+from benchcore.cell.proof.switches import (
+    AS_SET,
+    describe_changes,
+    list_process_switches,
+    works_meanwhile,
+)
+from benchcore.cell.stdlib_runtime import StdlibRuntime
+from benchcore.program import Program
 from benchcore.workloads.mlp.spec import SPEC as MLP
 
 
@@ -67,7 +77,7 @@ def test_what_runs_beside_the_steps_is_a_switch(monkeypatch: pytest.MonkeyPatch)
     assert describe_changes(before, list_process_switches()) == AS_SET
     assert before["tiny numbers"]
     monkeypatch.setattr(switches, "_SMALLEST", 0.0)  # as if they were flushed to zero
-    assert describe_changes(before, list_process_switches()) == "tiny numbers False"
+    assert "tiny numbers False" in describe_changes(before, list_process_switches())
 
 
 def _collected(*given: object) -> None:
@@ -98,6 +108,95 @@ def test_a_function_that_gets_another_body_is_named() -> None:
     found = describe_changes(before, list_process_switches())
     timing.clock_resolution_ns.__code__ = body
     assert found == "code of benchcore.cell.measure.timing replaced"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "named"),
+    [
+        (timing, "time", SimpleNamespace(perf_counter_ns=lambda: 0), "code of benchcore.cell.meas"),
+        (left_behind, "_OFF", 1e9, "code of benchcore.cell.proof.left_behind replaced"),
+        (BoundProgram, "inputs", property(lambda self: ()), "code of benchcore.cell.bound_program"),
+        (timing.run_for, "__defaults__", (1.0,), "code of benchcore.cell.measure.timing replaced"),
+        (json, "dumps", lambda document: "{}", "code of json replaced"),
+        (np, "array_equal", lambda a, b: False, "code of numpy replaced"),
+    ],
+)
+def test_whatever_the_harness_uses_may_not_be_replaced(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object, named: str
+) -> None:
+    """Constants, modules, properties and defaults too, and functions that compare and report."""
+    before = list_process_switches()
+    monkeypatch.setattr(owner, name, value)
+    assert named in describe_changes(before, list_process_switches())
+    monkeypatch.undo()
+    assert describe_changes(before, list_process_switches()) == AS_SET
+
+
+def test_an_object_of_the_harness_that_gets_a_method_of_its_own_is_named() -> None:
+    before, runtime = list_process_switches(), StdlibRuntime()
+    assert describe_changes(before, list_process_switches()) == AS_SET
+    runtime.synchronise = lambda outputs: None  # type: ignore[method-assign]
+    found = describe_changes(before, list_process_switches())
+    del runtime.synchronise
+    assert found == "code of objects ['StdlibRuntime.synchronise']"
+
+
+def test_a_timed_step_that_is_replaced_is_named() -> None:
+    case = MLP.cases["tiny_infer"]
+    program = Program(step=lambda inputs: None)
+    bound = BoundProgram(program, MLP, case, MLP.make_arrays(case, 0))
+    before = list_timed(bound)
+    assert describe_changes(before, list_timed(bound)) == AS_SET
+    bound.step = lambda: None
+    assert describe_changes(before, list_timed(bound)) == "code of the timed step replaced"
+
+
+def test_what_the_interpreter_does_beside_the_steps_is_a_switch() -> None:
+    before = list_process_switches()
+    tracemalloc.start()
+    found = describe_changes(before, list_process_switches())
+    tracemalloc.stop()
+    assert found == "tracing (None, None, True)"
+    gc.freeze()
+    found = describe_changes(before, list_process_switches())
+    gc.unfreeze()
+    assert found.startswith("memory set aside")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists a process's threads")
+def test_the_priority_of_any_thread_and_settings_of_the_process_are_switches() -> None:
+    before, ended, lowered = list_process_switches(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        lowered.set()
+        ended.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    lowered.wait()
+    found = describe_changes(before, list_process_switches())
+    ended.set()
+    thread.join()
+    assert "priorities and CPUs [(0, " in found
+    assert "(19, " in found
+    assert "NoNewPrivs:" in str(before["process"])
+
+
+def test_work_between_steps_is_found_whatever_code_runs() -> None:
+    assert not works_meanwhile()
+    busy = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 10**6))
+    busy.start()
+    found, running = works_meanwhile(), busy.is_alive()
+    busy.join()
+    assert found
+    assert running
+    assert not works_meanwhile()
+
+
+class _Sleeping(list[object]):
+    def __del__(self) -> None:
+        time.sleep(0)
 
 
 def test_functions_of_a_workloads_spec_and_of_a_framework_are_code_that_measures() -> None:
@@ -137,6 +236,8 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
         (lambda: sys.getprofile(), "a look at its caller (getprofile)"),
         (lambda: [len("") for _ in range(300)], NONE),
         (lambda: sum(range(200_000)), "sum for long"),
+        (lambda: _Sleeping([1.0]), "time.sleep"),
+        (lambda: _Mode().__torch_function__(), f"{__name__}.__torch_function__"),
     ],
 )
 def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named: str) -> None:
@@ -145,11 +246,14 @@ def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named
 
 _OUTSIDE = """
 import ctypes, json
+import jax
 import numpy as np
 from benchcore.cell.proof.host_calls import list_host_calls
 
 library, ones = ctypes.CDLL(None), np.ones(3)
-calls = [lambda: library.usleep(1), lambda: np.add(ones, ones)]
+calls = [
+    lambda: library.usleep(1), lambda: np.add(ones, ones), lambda: jax.debug_infs(True)
+]
 print(json.dumps([list_host_calls(each) for each in [*calls, lambda: sorted([2, 1])]]))
 """
 
@@ -166,7 +270,17 @@ def test_calls_that_are_no_builtin_functions_are_named(
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [["ctypes.usleep"], ["numpy.add"], []]
+    assert json.loads(done.stdout) == [
+        ["ctypes.usleep"],
+        ["numpy.add"],
+        ["jax._src.config.debug_infs"],
+        [],
+    ]
+
+
+class _Mode:
+    def __torch_function__(self) -> None:
+        pass
 
 
 def _look_up() -> object:

@@ -1,0 +1,70 @@
+"""Whether timed steps, before anybody looks at a program, do what its steps do after a reset, and
+whether steps that draw random numbers do what silenced ones do.
+
+A program knows that it is watched when `place`, `read`, `reset`, `state` or `silence` is called. So
+what its own code calls, and torch's operators, are listed before any of these calls and after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchcore.cell.proof.host_work import watch_calls
+from benchcore.cell.proof.left_behind import StepUnlikeProofError
+
+OPERATOR = "operator "
+"""How the names of a framework's operators begin."""
+_OF_DROPPING = ("bernoulli", "div", "empty", "mul", "native_dropout", "new_empty", "rand")
+"""Operators that a step may have more of where it draws random numbers."""
+_COMPILED = "PjitFunction"
+"""Type of JAX's compiled functions: two of them may have one name."""
+
+
+def list_calls(step: Callable[[], object]) -> list[str]:
+    """What a step's own code calls, by name. Needs Python 3.12; before, it sees nothing."""
+    found: list[str] = []
+    with watch_calls(lambda called: found.append(_name(called))):
+        step()
+    return found
+
+
+def _name(called: Any) -> str:
+    kind = type(called).__name__
+    name = str(getattr(called, "__qualname__", kind))
+    return f"{name} {id(called)}" if kind == _COMPILED else name
+
+
+def check_same(before: Sequence[str], after: Sequence[str]) -> None:
+    """Raises StepUnlikeProofError where as many steps did something else `before` anybody looked
+    than `after` a reset."""
+    lacking, more = _subtract(after, before), _subtract(before, after)
+    if lacking or more:
+        raise StepUnlikeProofError(
+            f"before anybody looked at it the step did not call {_join(lacking)}, and called "
+            f"{_join(more)} instead: the timed step does something else than the proof's"
+        )
+
+
+def check_silenced(silent: Sequence[str], drawing: Sequence[str]) -> None:
+    """Raises StepUnlikeProofError where steps without random numbers did something else than as
+    many with them, apart from dropping."""
+    lacking = _subtract(silent, drawing)
+    more = [each for each in _subtract(drawing, silent) if not _drops(each)]
+    if lacking or more:
+        raise StepUnlikeProofError(
+            f"with random numbers the step did not call {_join(lacking)}, and called {_join(more)} "
+            "instead: the timed step does something else than the silenced one of the proof"
+        )
+
+
+def _drops(name: str) -> bool:
+    return name.removeprefix(OPERATOR).startswith(_OF_DROPPING)
+
+
+def _subtract(some: Sequence[str], others: Sequence[str]) -> list[str]:
+    return sorted((Counter(some) - Counter(others)).elements())
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(repr(each) for each in dict.fromkeys(names)) or "nothing"
