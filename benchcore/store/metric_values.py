@@ -16,7 +16,14 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, case, func, or_, sel
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from benchcore.store.metrics import ERRORS, TRACKED, Metric, find_tracked
-from benchcore.store.models import ContenderRun, DuelRun, PairRatio, Proof, StartRun
+from benchcore.store.models import (
+    ContenderRun,
+    DuelRun,
+    PairRatio,
+    Proof,
+    StartRun,
+    skip_index,
+)
 from benchcore.store.proofs import OF_DUEL
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
@@ -95,7 +102,7 @@ def _read_errors(
         select(*contender, Proof.quantity, error)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
         .join(Proof, and_(OF_DUEL, or_(is_a, Proof.b_key == ContenderRun.environment_key)))
-        .where(ContenderRun.duel_run.in_(runs), ContenderRun.arm.in_(_PROVEN_ARMS))
+        .where(ContenderRun.duel_run.in_(runs), skip_index(ContenderRun.arm).in_(_PROVEN_ARMS))
         .where(Proof.quantity.in_(keys))
         .group_by(*contender, Proof.quantity)
     )

@@ -22,6 +22,7 @@ from benchcore.store.models import (
     DuelRun,
     PairRatio,
     SuspicionRow,
+    skip_index,
 )
 from benchcore.verdict.history.bridges import bridge_conditions
 from benchcore.verdict.history.conditions import Conditions
@@ -39,13 +40,6 @@ ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
 CONTROLS = ("previous", "control")
 """Roles of the older environment that is measured beside the newest one of its framework."""
-
-
-def skip_index(column: Any) -> Any:
-    """The column, but not as an index has it. SQLite would search all duels' pairs of one kind or
-    of these arms, instead of the few pairs of each duel run that is wanted."""
-    return column + ""
-
 
 _KIND = skip_index(PairRatio.kind)
 IN_SERIES = (

@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 from benchcore.cell.stopping import average_compilations
 from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import TRACKED, Metric, find_tracked
-from benchcore.store.models import DuelRun, PairRatio
-from benchcore.store.series import skip_index
+from benchcore.store.models import DuelRun, PairRatio, skip_index
 from benchcore.verdict.confirmation.decide import pass_false_discovery
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement, swap_sides

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
-from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
-from benchcore.store.series import ROLLING, skip_index
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio, skip_index
+from benchcore.store.series import ROLLING
 from benchcore.verdict.duel.physics import SENTINELS
 
 _CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
@@ -134,13 +134,14 @@ def name_case_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _list_groups(session: Session, campaigns: Collection[str] | None) -> list[Row[Any]]:
     """Of campaigns, one query for each of their cases: it reads that case's nights alone."""
     if campaigns is None:
-        return list(session.execute(_select_groups()))
+        return list(session.execute(_select_groups().where(PairRatio.kind == _KIND)))
     columns = [getattr(DuelRun, key) for key in _CASE]
     cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct()
+    groups = _select_groups().where(skip_index(PairRatio.kind) == _KIND)
     return [
         group
         for case in session.execute(cases).all()
-        for group in session.execute(_select_groups().where(*_equal(case)))
+        for group in session.execute(groups.where(*_equal(case)))
     ]
 
 
@@ -156,7 +157,7 @@ def _select_groups() -> Any:
     ]
     ends = (func.min(DuelRun.started_at).label("first"), func.max(DuelRun.started_at).label("last"))
     query = select(*columns, *ends, *newest)
-    return _join(query).where(*_WANTED, PairRatio.kind == _KIND).group_by(*columns)
+    return _join(query).where(*_WANTED).group_by(*columns)
 
 
 def _join(query: Any) -> Any:
