@@ -82,6 +82,12 @@ def list_precisions(workload: str) -> list[str]:
     return list(dict.fromkeys(case.precision for case in load_spec(workload).cases.values()))
 
 
+def list_use_cases() -> list[str]:
+    """The use cases that any workload's cases have, by name."""
+    found = {case.use_case for name in list_workloads() for case in load_spec(name).cases.values()}
+    return sorted(found)
+
+
 def list_sides(workload: str) -> list[str]:
     """The frameworks that a workload is implemented in."""
     return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]

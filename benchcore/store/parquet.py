@@ -31,8 +31,8 @@ def export_tables(
     Raises UserError if the folder holds files, or pyarrow is missing.
     """
     parquet = import_parquet()
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"wanted a new or empty folder, got {folder} with files; name another")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"wanted a new or empty folder, got {folder}; name another")
     folder.mkdir(parents=True, exist_ok=True)
     counts = dict[str, int]()
     with source.connect() as reading:

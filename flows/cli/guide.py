@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from benchcore.errors import UserError
+from benchcore.planning.catalog import list_use_cases
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.guide import NOT_MEASURED, GuideFilter, list_answers
@@ -33,6 +35,10 @@ def guide(
 
     Each row is the newest pair that passed every check. What is not listed was not measured.
     """
+    if use_case is not None and use_case not in (there := list_use_cases()):
+        raise UserError(
+            f"wanted a use case, got {use_case[:100]!r}; there are {', '.join(there)}; choose one"
+        )
     wanted = GuideFilter(
         workload=workload, use_case=use_case, batch=batch, precision=precision, device=device
     )

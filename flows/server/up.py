@@ -105,6 +105,7 @@ def up(
         slurm_local=slurm_local,
         database_port=database_port if own else None,
     )
+    _check_distinct(wanted)
     _check_same(wanted, opened)
     settle_prefect(opened)
     use_server(wanted.api, read_secret(opened, "api"))
@@ -132,12 +133,23 @@ def up(
         print_line(f"Why SQLite: {chosen}")
 
 
-def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
-    for name, port, choice in (
+def _list_ports(wanted: Up) -> list[tuple[str, int | None, str]]:
+    return [
         ("database", wanted.database_port, "--database-port"),
         ("server", wanted.port, "--port"),
         ("dashboard", wanted.dashboard_port, "--dashboard-port"),
-    ):
+    ]
+
+
+def _check_distinct(wanted: Up) -> None:
+    chosen = [(port, choice) for _, port, choice in _list_ports(wanted) if port is not None]
+    if len(dict(chosen)) < len(chosen):
+        named = ", ".join(f"{choice} {port}" for port, choice in chosen)
+        raise UserError(f"wanted a port of its own for each service, got {named}; change one")
+
+
+def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
+    for name, port, choice in _list_ports(wanted):
         if port is not None and not services.find(listed[name]):
             services.check_port(port, choice)
 

@@ -90,11 +90,18 @@ _SETTINGS = ("NoNewPrivs:", "Seccomp", "Speculation", "THP_enabled:")
 """Lines of Linux's status of a process that are settings."""
 
 
+_OF_DRIVERS = ("NCCL", "cuda")
+"""How the names of threads begin that a GPU's libraries start, and place on CPUs near it."""
+
+
 def _list_priorities() -> list[tuple[object, ...]]:
     """Those of any thread, and the CPUs that it may use, each once."""
     found: set[tuple[object, ...]] = set()
-    for each in [int(task.name) for task in _TASKS.iterdir()]:
+    for task in _TASKS.iterdir():
+        each = int(task.name)
         with suppress(OSError):  # it has ended
+            if (task / "comm").read_text(errors="replace").startswith(_OF_DRIVERS):
+                continue
             cpus = tuple(sorted(os.sched_getaffinity(each)))
             nice = os.getpriority(os.PRIO_PROCESS, each)
             found.add((nice, os.sched_getscheduler(each), cpus))

@@ -234,8 +234,9 @@ def test_a_folder_of_another_kind_or_version_is_refused(filled: Engine, tmp_path
     with pytest.raises(UserError, match="wanted a folder that `deadheat db export` wrote"):
         import_tables(folder, filled)
     export_tables(filled, folder)
-    with pytest.raises(UserError, match="wanted a new or empty folder"):
-        export_tables(filled, folder)
+    for taken in (folder, folder / MANIFEST):
+        with pytest.raises(UserError, match="wanted a new or empty folder"):
+            export_tables(filled, taken)
     with pytest.raises(UserError, match="without rows, got one with rows in duel_run, "):
         import_tables(folder, filled)
     manifest = json.loads((folder / MANIFEST).read_text())

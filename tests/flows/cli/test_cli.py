@@ -154,6 +154,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("equivalence noop", "or --all, got 'noop'"),
         ("equivalence mlp --all", "both a workload and --all"),
         ("equivalence mlp --precision fp7", "no precision 'fp7'; precisions are fp32_ieee"),
+        ("guide --use-case nope", "wanted a use case, got 'nope'; there are"),
+        ("up --port 5000 --dashboard-port 5000", "wanted a port of its own for each service, got"),
         ("equivalence ops --precision tf32", "wanted a workload with proof cases"),
         ("equivalence graph_gcn --precision bf16", "no case in bf16; cases are in fp32_ieee, tf32"),
         ("equivalence mlp --version tensorflow", "tensorflow"),

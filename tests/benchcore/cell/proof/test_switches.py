@@ -165,22 +165,38 @@ def test_what_the_interpreter_does_beside_the_steps_is_a_switch() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists a process's threads")
 def test_the_priority_of_any_thread_and_settings_of_the_process_are_switches() -> None:
-    before, ended, lowered = list_process_switches(), threading.Event(), threading.Event()
+    before = list_process_switches()
+    found = describe_changes(before, _list_beside_a_low_thread("pool"))
+    assert "priorities and CPUs [(0, " in found
+    assert "(19, " in found
+    assert "NoNewPrivs:" in str(before["process"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists a process's threads")
+def test_threads_of_a_gpus_libraries_may_have_a_priority_of_their_own() -> None:
+    before = list_process_switches()
+    found = describe_changes(before, _list_beside_a_low_thread("NCCL Progress"))
+    assert "priorities" not in found
+
+
+def _list_beside_a_low_thread(name: str) -> dict[str, object]:
+    """The switches while a thread of this name has the lowest priority."""
+    ended, lowered = threading.Event(), threading.Event()
 
     def wait() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        number = threading.get_native_id()
+        Path(f"/proc/self/task/{number}/comm").write_text(name)
+        os.setpriority(os.PRIO_PROCESS, number, 19)
         lowered.set()
         ended.wait()
 
     thread = threading.Thread(target=wait)
     thread.start()
     lowered.wait()
-    found = describe_changes(before, list_process_switches())
+    found = dict(list_process_switches())
     ended.set()
     thread.join()
-    assert "priorities and CPUs [(0, " in found
-    assert "(19, " in found
-    assert "NoNewPrivs:" in str(before["process"])
+    return found
 
 
 def test_work_between_steps_is_found_whatever_code_runs() -> None:
