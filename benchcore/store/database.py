@@ -130,7 +130,8 @@ def _make_engine(url: str) -> Engine:
     except (ArgumentError, ImportError, ValueError) as error:
         raise UserError(
             "wanted a database as an SQLAlchemy URL such as sqlite:////folder/file.db or "
-            f"postgresql+psycopg://user@host/name, but {error}; correct DEADHEAT_DATABASE_URL"
+            f"postgresql+psycopg://user@host/name, but {error}; correct the URL, or "
+            "DEADHEAT_DATABASE_URL"
         ) from error
 
 
@@ -142,7 +143,7 @@ def _reached(engine: Engine) -> Iterator[Connection]:
     except OperationalError as error:
         raise UserError(
             f"wanted the database {engine.url.render_as_string(hide_password=True)}, but "
-            f"{error.orig}; start it, or correct DEADHEAT_DATABASE_URL"
+            f"{error.orig}; start it, or correct the URL or DEADHEAT_DATABASE_URL"
         ) from error
 
 

@@ -317,3 +317,8 @@ def test_postgresql_can_hold_the_tables() -> None:
 def test_the_builder_of_documents_is_not_shared_between_documents() -> None:
     assert make_document() == make_document()
     assert make_document()["contenders"] is not make_document()["contenders"]
+
+
+def test_a_text_that_is_no_url_is_bad_input() -> None:
+    with pytest.raises(UserError, match=r"SQLAlchemy URL .* correct the URL, or DEAD"):
+        open_database("nonsense")
