@@ -6,8 +6,10 @@ what its own code calls, and torch's operators, are listed before any of these c
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from benchcore.cell.proof.host_work import watch_calls
@@ -22,9 +24,18 @@ _COMPILED = "PjitFunction"
 
 
 def list_calls(step: Callable[[], object]) -> list[str]:
-    """What a step's own code calls, by name. Needs Python 3.12; before, it sees nothing."""
+    """What a step's own code calls, by name. Needs Python 3.12; before, it sees nothing.
+
+    Not in threads that run meanwhile: these are a switch, and call as often as time allows.
+    """
     found: list[str] = []
-    with watch_calls(lambda called: found.append(_name(called))):
+    others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
+
+    def see(called: Any) -> None:
+        if threading.get_ident() not in others:
+            found.append(_name(called))
+
+    with watch_calls(see):
         step()
     return found
 
@@ -32,7 +43,18 @@ def list_calls(step: Callable[[], object]) -> list[str]:
 def _name(called: Any) -> str:
     kind = type(called).__name__
     name = str(getattr(called, "__qualname__", kind))
-    return f"{name} {id(called)}" if kind == _COMPILED else name
+    return f"{name} {_identify(called)}" if kind == _COMPILED else name
+
+
+def _identify(compiled: Any) -> list[int]:
+    """A compiled function by its code and what that holds: one that is compiled anew in each step
+    is the same, and refused for its compilations."""
+    function = getattr(compiled, "__wrapped__", compiled)
+    held = [getattr(function, "__code__", function), *(getattr(function, "__defaults__", ()) or ())]
+    for cell in getattr(function, "__closure__", ()) or ():
+        with suppress(ValueError):  # nothing is in it yet
+            held.append(cell.cell_contents)
+    return [id(each) for each in held]
 
 
 def check_same(before: Sequence[str], after: Sequence[str]) -> None:

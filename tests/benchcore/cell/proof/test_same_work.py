@@ -98,15 +98,26 @@ def test_a_state_that_most_of_is_copied_is_not_updated_in_place() -> None:
 
 
 _CALLS = """
-import json, jax
+import json, threading, time, jax
 from benchcore.cell.proof.same_work import check_same, list_calls
 
 ones, kept = jax.numpy.ones(3), []
-one, other = (jax.jit(lambda array: array + 1) for _ in range(2))
+
+
+def make(number):
+    return jax.jit(lambda array: array + number)
+
+
+one, other = make(1), make(2)
 kept += [one(ones), other(ones)]
 steps = [lambda: one(ones), lambda: other(ones), lambda: kept[0], lambda: one(ones)]
 calls = [list_calls(each) for each in steps]
-print(json.dumps([each == calls[0] for each in calls]))
+same = [each == calls[0] for each in calls]
+anew = [list_calls(lambda: make(1)(ones)) for _ in range(2)]
+
+threading.Thread(target=lambda: [sum(range(10)) for _ in iter(lambda: 0, 1)], daemon=True).start()
+alone = list_calls(lambda: time.sleep(0.05))
+print(json.dumps([*same, anew[0] == anew[1], "sum" not in alone]))
 """
 
 
@@ -122,4 +133,4 @@ def test_compiled_functions_are_distinguished_and_a_stored_result_is_no_call(
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [True, False, False, True]
+    assert json.loads(done.stdout) == [True, False, False, True, True, True]
