@@ -35,6 +35,27 @@ def has_compiler() -> bool:
     return "torch._dynamo" in sys.modules
 
 
+RunOperator = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Runs an operator, given its arguments by place and by name, and returns what it returned."""
+
+
+def watch_operators(torch: Any, run: RunOperator) -> AbstractContextManager[object]:
+    """Let `run` run each operator that torch's dispatcher is asked for. Hidden from the compiler,
+    if there is one: torch imports it for that."""
+
+    class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return has_compiler()
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            return run(func, args, kwargs or {})
+
+    return Watching()
+
+
 def inspect_compiled(
     torch: Any, step: Callable[[], object], mode: str, *, on_gpu: bool
 ) -> Compiled:

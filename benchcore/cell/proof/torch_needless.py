@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from benchcore.cell.explain.torch_products import has_compiler, run_as_written
+from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
 
@@ -37,21 +37,15 @@ def record(torch: Any, step: Callable[[], object]) -> Recorded:
             finally:
                 calls.pop()
 
-    class Dispatched(torch.utils._python_dispatch.TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return has_compiler()
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch._C._current_graph_task_id() != -1:
+            caller = sys._getframe(2)  # of torch's dispatcher
+            call = _ENGINE if _is_of_engine(caller) else object()
+        else:
+            call = calls[0] if calls else object()
+        return recording.run(func, args, kwargs, call)
 
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-        ) -> Any:
-            if torch._C._current_graph_task_id() != -1:
-                call = _ENGINE if _is_of_engine(sys._getframe(1)) else object()
-            else:
-                call = calls[0] if calls else object()
-            return recording.run(func, args, kwargs or {}, call)
-
-    with run_as_written(torch), Dispatched(), Calls():
+    with run_as_written(torch), watch_operators(torch, run), Calls():
         outputs = step()
     return recording.finish(outputs)
 

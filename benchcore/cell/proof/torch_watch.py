@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from benchcore.cell.explain.torch_products import run_as_written
+from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.host_calls import (
@@ -97,22 +97,15 @@ def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
     returned."""
     found: list[str] = []
 
-    class Listing(torch.utils._python_dispatch.TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return "torch._dynamo" in sys.modules
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-        ) -> Any:
-            out = func(*args, **(kwargs or {}))
-            shapes = [list(each.shape) for each in _list_dense(torch, out)]
-            found.append(f"{OPERATOR}{func.__name__} {shapes}")
-            return out
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        shapes = [list(each.shape) for each in _list_dense(torch, out)]
+        found.append(f"{OPERATOR}{func.__name__} {shapes}")
+        return out
 
     with run_as_written(torch):
         calls = list_calls(step)
-        with Listing():
+        with watch_operators(torch, run):
             step()
     return [*calls, *found]
 
@@ -123,28 +116,21 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     found: dict[int, Any] = {}
     drawn = 0
 
-    class Reading(torch.utils._python_dispatch.TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return "torch._dynamo" in sys.modules
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal drawn
+        for each in _list_dense(torch, (args, kwargs)):
+            storage = each.untyped_storage()
+            if storage._cdata not in made and storage._cdata not in found:
+                found[storage._cdata] = copy_to_host(_whole(each))
+        before = _read_generators(torch, func, kwargs)
+        out = func(*args, **kwargs)
+        written = _list_dense(torch, out)
+        made.update({each.untyped_storage()._cdata for each in written} - found.keys())
+        if _read_generators(torch, func, kwargs) != before:
+            drawn += max((each.numel() for each in written), default=0)
+        return out
 
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-        ) -> Any:
-            nonlocal drawn
-            for each in _list_dense(torch, (args, kwargs)):
-                storage = each.untyped_storage()
-                if storage._cdata not in made and storage._cdata not in found:
-                    found[storage._cdata] = copy_to_host(_whole(each))
-            before = _read_generators(torch, func, kwargs)
-            out = func(*args, **(kwargs or {}))
-            written = _list_dense(torch, out)
-            made.update({each.untyped_storage()._cdata for each in written} - found.keys())
-            if _read_generators(torch, func, kwargs) != before:
-                drawn += max((each.numel() for each in written), default=0)
-            return out
-
-    with run_as_written(torch), Reading():
+    with run_as_written(torch), watch_operators(torch, run):
         step()
     return Taken(arrays=list(found.values()), drawn=drawn)
 

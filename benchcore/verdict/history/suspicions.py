@@ -225,8 +225,8 @@ def _suspect_changes(
 ) -> list[Suspicion]:
     """Recent nights with a new environment or a new condition, whose level until the next one is
     further from the nights before than chance brings it. From the third night on also new
-    environments of which the nights don't exclude, at 5 % on either side, that they changed a step
-    time by what matters as a drift: fresh starts show what noisy nights hide.
+    environments whose nights don't exclude, at 5 % on either side, a change of step time that would
+    matter as a drift: fresh starts show what noisy nights hide.
 
     The nights before begin at the last shift. Their spread, in which two modes count whole, makes
     the threshold, which is stricter where two modes are known; a move below `version_move` is none.
