@@ -329,7 +329,7 @@ def test_a_duel_records_what_ended_it(
     rounds: int,
 ) -> None:
     ignore_host_load(snapshot)
-    order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=5.0, **limits)
+    order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=20.0, **limits)
     document = run_order(order, state, snapshot)
     assert document["duel"]["stopped_by"] == stopped_by
     for contender in document["contenders"]:

@@ -43,7 +43,7 @@ def profile(step, lower=None):
 
 def profile_quiet(step):
     # The shortest of some: in one, others on this machine may have had the CPU.
-    return min((profile(step) for _ in range(5)), key=lambda each: each["wall_ns"])
+    return min((profile(step) for _ in range(15)), key=lambda each: each["wall_ns"])
 """
 
 _JAX = """
