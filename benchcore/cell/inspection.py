@@ -13,7 +13,7 @@ from benchcore.cell.proof.switches import AS_SET, WORK, works_meanwhile
 from benchcore.cell.runtime import Runtime
 
 RunSteps = Callable[[int, Step | None], int]
-_FAIR = (NONE, AS_SET, "all", "yes")
+FAIR = (NONE, AS_SET, "all", "yes")
 
 
 class Inspection:
@@ -72,6 +72,6 @@ class Inspection:
         """The part `effective` of a document, with further readings of the manifest."""
         runtime = self._runtime
         manifest = read_manifest(runtime, self._program, canary, alone=self._alone)
-        early = {key: value for key, value in self._watched.items() if value not in _FAIR}
+        early = {key: value for key, value in self._watched.items() if value not in FAIR}
         effective = {**runtime.effective(), "manifest": {**manifest, **early, **readings}}
         return effective if self._products is None else {**effective, "products": self._products}

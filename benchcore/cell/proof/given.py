@@ -57,13 +57,14 @@ def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> li
         if _sum_values(array) in sums:
             continue
         some = _take_some(_flatten(array))
+        some = some[some != 0]  # zeros pad arrays
         real = some.dtype.kind == "f"
         if real not in values:
             flat = [_flatten(each) for each in known]
             alike = [each for each in flat if (each.dtype.kind == "f") == real]
             values[real] = np.sort(np.concatenate(alike)) if alike else np.full(1, -1)
         places = np.searchsorted(values[real], some)
-        if (values[real].take(places, mode="clip") == some).mean() < _FEWEST_KNOWN:
+        if (values[real].take(places, mode="clip") == some).sum() < _FEWEST_KNOWN * some.size:
             foreign.append(array)
     return foreign
 

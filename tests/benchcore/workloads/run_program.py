@@ -1,8 +1,8 @@
 """Runs programs in a framework's own Python and leaves evidence (.npz) and facts (.json) behind.
 
 Usage: python -P run_program.py JOBS.json, with the repository's root on PYTHONPATH. JOBS is a list
-of objects with the keys workload, case, seed, framework, settings, steps, mutation, exact, parts,
-handed, out.
+of objects with the keys workload, case, seed, framework, settings, steps, mutation, parts,
+watched, exact, handed, out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import os
 import re
 import sys
 import traceback
@@ -25,6 +26,7 @@ from unittest import mock
 import numpy as np
 
 from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.runtime import Runtime
 from benchcore.program import REFERENCE, Arrays, ByName, Program
 from benchcore.workloads.contract import import_spec
 
@@ -55,10 +57,13 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
         arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], batch)
     if job["exact"]:
         case = dataclasses.replace(case, precision=REFERENCE)
-    if job["framework"] == "jax":
-        import jax  # pyright: ignore[reportMissingImports]
-
-        jax.config.update("jax_enable_x64", job["exact"])
+    runtime = _make_runtime(job["framework"])
+    runtime.initialise(
+        device="cpu",
+        precision="fp32_ieee" if case.precision == "tf32" else case.precision,  # no CPU has it
+        threads=len(os.sched_getaffinity(0)),
+        settings=job["settings"],
+    )
     for array in (*arrays.params.values(), *arrays.inputs.values()):
         array.flags.writeable = False
     facts["params_bytes"] = sum(array.nbytes for array in arrays.params.values())
@@ -86,6 +91,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
                 facts["output_dtype"] = str(held["output_dtype"]).removeprefix("torch.")
                 facts["state_update"] = held.get("state_update")
             evidence |= _evidence(bound, "after")
+            facts["watched"] = _watch(runtime, bound) if job["watched"] else {}
     facts["arrays_untouched"] = all(
         np.array_equal(array, untouched[name]) for name, array in _all_of(arrays)
     )
@@ -104,6 +110,20 @@ def _make_arrays(workload: str, case: str, seed: int) -> Arrays:
 
 def _evidence(bound: BoundProgram, when: str) -> dict[str, np.ndarray]:
     return {f"{when}/{name}": array for name, array in bound.prove(_wait, _wait).items()}
+
+
+@functools.cache
+def _make_runtime(framework: str) -> Runtime:
+    runtime = importlib.import_module(f"benchcore.cell.{framework}_runtime").make_runtime()
+    runtime.import_framework()
+    return runtime
+
+
+def _watch(runtime: Runtime, bound: BoundProgram) -> dict[str, str]:
+    """What the checks of a duel find of a step."""
+    bound.check_work(runtime.list_work, bound.list_work(runtime.list_work))
+    found = runtime.watch_step(bound, to_end=False)
+    return {**found, **bound.describe_taken(runtime.take_apart)}
 
 
 def _wait(outputs: object) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchcore.cell.inspection import FAIR
 from benchcore.cell.loader.epochs import seen_tolerances
 from benchcore.cell.proof.float64_rule import Evidence, Rule, judge
+from benchcore.cell.proof.given import ALL
 from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
 
@@ -99,6 +101,7 @@ class Job:
             "parts": (self.workload, self.case) in TRACED
             and not self.exact
             and (self.mutation is None or self.mutation in GUILTY),
+            "watched": self in WATCHED,
             "exact": self.exact,
             "handed": self.handed,
             "out": str(folder / self.key),
@@ -233,6 +236,8 @@ OPTIONAL = [
     )
 ]
 """Other ways to compute the same: among them a backward pass for every sample."""
+WATCHED = [*(job for job in RIGHT if "bf16" not in job.case), *OPTIONAL]
+"""Other precisions take the same steps."""
 SPREAD = [
     *(
         Job(workload=workload, case="tiny_train_x4", arm="jax", option=("strategy", strategy))
@@ -488,6 +493,16 @@ def _is_adamw(job: Job) -> bool:
 )
 def test_no_step_of_torch_waits_for_a_value(job: Job, outcomes: Outcomes) -> None:
     assert outcomes[job.key].facts["waits"] == 0
+
+
+@pytest.mark.parametrize("job", WATCHED, ids=_key)
+def test_the_checks_of_a_duel_find_nothing_in_a_fair_step(job: Job, outcomes: Outcomes) -> None:
+    """In its calls after a reset, what it does on the host, reads and draws."""
+    found = dict(outcomes[job.key].facts["watched"])
+    other = job if job.arm == "stdlib" else dataclasses.replace(job, arm="jax", option=None)
+    drawn = outcomes[other.key].facts["watched"].get("random_numbers")
+    assert found.pop("random_numbers", None) == drawn
+    assert {name: each for name, each in found.items() if each not in (*FAIR, ALL)} == {}
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)

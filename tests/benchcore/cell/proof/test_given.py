@@ -30,6 +30,7 @@ _OTHER_ZEROS = np.where(_WEIGHT > 1, np.float32(-0.0), _WEIGHT)
         np.ascontiguousarray(_WEIGHT.T),
         np.concatenate([_WEIGHT, _WEIGHT]),
         np.concatenate([_WEIGHT.ravel(), _SCALE]),
+        np.pad(_WEIGHT, ((0, 7), (0, 3))),
         _WEIGHT[:32],
         _TOKENS.astype(np.int64),
         np.zeros((64, 48), np.float32),
@@ -38,8 +39,8 @@ _OTHER_ZEROS = np.where(_WEIGHT > 1, np.float32(-0.0), _WEIGHT)
         np.array(7.5, np.float32),
     ],
     ids=(
-        "as it is", "transposed", "doubled", "packed", "a part", "wider integers", "zeros",
-        "a mask", "places", "one number",
+        "as it is", "transposed", "doubled", "packed", "padded", "a part", "wider integers",
+        "zeros", "a mask", "places", "one number",
     ),
 )  # fmt: skip
 def test_a_step_may_read_what_it_was_given_in_any_layout(read: np.ndarray) -> None:
@@ -52,9 +53,10 @@ def test_a_step_may_read_what_it_was_given_in_any_layout(read: np.ndarray) -> No
         (_WEIGHT * _SCALE, "float32[64, 48]"),
         (_WEIGHT @ _WEIGHT.T, "float32[64, 64]"),
         (_WEIGHT + np.float32(1), "float32[64, 48]"),
+        (np.maximum(_WEIGHT * _SCALE, 0), "float32[64, 48]"),
         (_TOKENS * 16 + np.arange(16, dtype=np.int32), "int32[32, 16]"),
     ],
-    ids=("scaled", "multiplied", "moved", "numbered"),
+    ids=("scaled", "multiplied", "moved", "cut off", "numbered"),
 )
 def test_what_was_computed_where_no_clock_runs_is_named(read: np.ndarray, shape: str) -> None:
     assert describe_read([_WEIGHT, read], _GIVEN) == f"numbers that were not given: {shape}"
@@ -68,29 +70,10 @@ def test_both_zeros_are_one_number_and_complex_numbers_are_pairs() -> None:
 
 
 _READ = """
-import dataclasses, importlib, json, sys
-from benchcore.cell.bound_program import BoundProgram
-from benchcore.workloads.contract import import_spec
+import dataclasses, json, sys
 
-framework, settings = sys.argv[1], json.loads(sys.argv[2])
-runtime = importlib.import_module(f"benchcore.cell.{framework}_runtime").make_runtime()
-runtime.import_framework()
-runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings=settings)
 found = {}
-for workload, name in json.loads(sys.argv[3]):
-    spec = import_spec(workload)
-    case = spec.cases[name]
-    module = importlib.import_module(f"benchcore.workloads.{workload}.in_{framework}")
-    arrays = spec.make_arrays(case, 7)
-    program = BoundProgram(
-        module.build(case, arrays, {**settings, "device": "cpu"}), spec, case, arrays
-    )
-    program.prove(runtime.synchronise, runtime.release)
-    for _ in range(3):
-        runtime.synchronise(program.step())
-    program.check_work(runtime.list_work, program.list_work(runtime.list_work))
-    found[f"{workload} {name}"] = program.describe_taken(runtime.take_apart)
-if framework == "jax":
+if sys.argv[1] == "jax":
     import jax
     import numpy as np
     from benchcore.cell.proof.jax_watch import _describe_owed, take_apart
@@ -104,6 +87,7 @@ if framework == "jax":
 else:
     import torch
     from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers, take_apart
+    usual = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     found["before"] = [describe_optimizers(torch), describe_compilers(torch, "none")]
     kept = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, fused=True)
     compiled = torch.compile(torch.sin, options={"epilogue_fusion": False})
@@ -118,24 +102,17 @@ else:
     found["drawn by its own generator"] = take_apart(torch, draw_own).drawn
 print(json.dumps(found))
 """
-_CASES = (
-    ("mlp", "tiny_infer"), ("mlp", "tiny_train"), ("graph_gcn", "tiny_infer"),
-    ("text_classifier", "tiny_infer"), ("small_lm", "tiny_train"),
-    ("mnist_cnn", "tiny_per_sample_grad"), ("mobilenet_v3_small", "tiny_train"),
-)  # fmt: skip
 
 
 @pytest.mark.provisions
-def test_fair_steps_read_what_they_were_given_and_draw_as_many_numbers(
+def test_what_a_step_reads_owes_and_draws_is_found(
     framework_python: Callable[[str], Path],
 ) -> None:
-    found = {}
-    for framework, settings in (("jax", {"compile": "jit"}), ("torch", {"compile": "none"})):
+    """That fair steps read nothing else and draw equally is tested with the workloads."""
+    found: dict[str, Any] = {}
+    for framework in ("jax", "torch"):
         done = subprocess.run(
-            [
-                *(str(framework_python(framework)), "-P", "-s", "-c", _READ, framework),
-                *(json.dumps(settings), json.dumps(_CASES)),
-            ],
+            [str(framework_python(framework)), "-P", "-s", "-c", _READ, framework],
             env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
             capture_output=True,
             text=True,
@@ -143,13 +120,6 @@ def test_fair_steps_read_what_they_were_given_and_draw_as_many_numbers(
         )
         assert done.returncode == 0, done.stderr
         found[framework] = json.loads(done.stdout.splitlines()[-1])
-    of_cases: dict[str, Any] = {}
-    for name in (" ".join(each) for each in _CASES):
-        assert found["jax"][name] == found["torch"][name]
-        of_cases[name] = found["jax"][name]
-    assert {each["reads"] for each in of_cases.values()} == {ALL}
-    drawn = {name: int(each["random_numbers"]) for name, each in of_cases.items()}
-    assert {name for name, each in drawn.items() if each} == {"mobilenet_v3_small tiny_train"}
     assert sorted(found["jax"]["closed over"]) == [[9, 9], [9, 9]]
     assert found["jax"]["owed"] == ["all", "all but 1 arrays"]
     assert found["torch"]["before"] == ["usual", "as set"]

@@ -75,6 +75,15 @@ def test_a_step_that_does_less_where_it_draws_is_found() -> None:
         check_silenced(["a"], ["b"])
 
 
+def test_dropping_in_place_may_move_what_was_changed_and_skip_nothing() -> None:
+    """As the classifier of EfficientNet does, which drops what it has flattened."""
+    view, product = "operator view.default [[4, 9]]", "operator mm.default [[4, 9]]"
+    moved = [f"operator {each} [[4, 9]]" for each in ("as_strided.default", "clone.default")]
+    check_silenced([product, view], [product, *moved])
+    with pytest.raises(StepUnlikeProofError, match=r"did not call 'operator mm\.default"):
+        check_silenced([product, view], moved)
+
+
 def test_as_many_calls_of_each_kind_are_the_same_work_in_any_order() -> None:
     check_same(["a", "b", "a"], ["a", "a", "b"])
     with pytest.raises(StepUnlikeProofError, match="did not call 'b', and called nothing"):
