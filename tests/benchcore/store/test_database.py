@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -65,11 +66,38 @@ def test_a_model_without_its_migration_is_noticed(engine: Engine) -> None:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata)
 
 
-def test_migrations_can_be_reversed_and_repeated(each_engine: Engine) -> None:
+def test_migrations_lead_to_the_tables_of_a_new_database(each_engine: Engine) -> None:
+    new = _describe(each_engine)
+    assert {kind for kinds in new.values() for kind in kinds} >= {"get_check_constraints"}
     downgrade(each_engine, "base")
     assert tables(each_engine) == set()
     upgrade(each_engine)
-    assert tables(each_engine) == TABLES
+    assert _describe(each_engine) == new
+
+
+def _describe(engine: Engine) -> dict[str, dict[str, list[str]]]:
+    """By table: its columns, keys, constraints and indexes, as the database reports them."""
+    found = inspect(engine)
+    readers = (
+        found.get_columns,
+        found.get_pk_constraint,
+        found.get_foreign_keys,
+        found.get_unique_constraints,
+        found.get_check_constraints,
+        found.get_indexes,
+    )
+    return {
+        name: {reader.__name__: sorted(map(_spell, _as_list(reader(name)))) for reader in readers}
+        for name in tables(engine)
+    }
+
+
+def _as_list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found]
+
+
+def _spell(part: Any) -> str:
+    return " ".join(str(sorted((key, str(each)) for key, each in part.items())).split())
 
 
 def _read_all(engine: Engine) -> dict[str, list[str]]:
@@ -167,22 +195,22 @@ def _is_check(constraint: object) -> bool:
     return isinstance(constraint, CheckConstraint)
 
 
+@pytest.mark.parametrize("step", ["op.create_index", "command.stamp"])
 def test_an_interrupted_migration_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'a.db'}"
+    """And neither does an interrupted creation, which ends with a stamp."""
+    downgrade(engine, "base")
 
     def break_off(*args: object, **options: object) -> None:
         raise RuntimeError("the power went")
 
     with monkeypatch.context() as patch:
-        patch.setattr("alembic.op.create_index", break_off)
+        patch.setattr(f"alembic.{step}", break_off)
         with pytest.raises(RuntimeError, match="the power went"):
-            open_database(url)
-    bare = create_engine(url)
-    assert inspect(bare).get_table_names() == []
-    bare.dispose()
-    opened = open_database(url)
+            upgrade(engine) if step == "op.create_index" else open_database(str(engine.url))
+    assert tables(engine) == set()
+    opened = open_database(str(engine.url))
     assert tables(opened) == TABLES
     opened.dispose()
 

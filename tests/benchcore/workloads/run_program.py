@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import importlib
 import json
-import os
 import re
 import sys
 import traceback
@@ -61,7 +60,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     runtime.initialise(
         device="cpu",
         precision="fp32_ieee" if case.precision == "tf32" else case.precision,  # no CPU has it
-        threads=len(os.sched_getaffinity(0)),
+        threads=1,
         settings=job["settings"],
     )
     for array in (*arrays.params.values(), *arrays.inputs.values()):
