@@ -15,6 +15,8 @@ from benchcore.store.ingest import ingest_spool
 from dashboards.epochs import list_epochs
 from data_checks.check import check_campaign
 
+SUITES = {"epochs"}
+
 _DATASET = {
     "name": "pets",
     "sha256": "c" * 64,

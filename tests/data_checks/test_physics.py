@@ -31,6 +31,8 @@ from dashboards.site.gather import read_campaign
 from dashboards.site.tonight import describe_campaign
 from data_checks.check import check_campaign
 
+SUITES = {"physics", "judged physics"}
+
 Document = dict[str, Any]
 FLOPS = 2 * 1024**3
 BYTES = 512 << 20

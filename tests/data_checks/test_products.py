@@ -14,6 +14,8 @@ from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from data_checks.check import check_campaign
 
+SUITES = {"products"}
+
 COUNT: dict[str, Any] = {
     "flops": {"float32": 1000},
     "compiled_dtypes": ["float32"],

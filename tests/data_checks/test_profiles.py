@@ -14,6 +14,8 @@ from benchcore.store.ingest import ingest_spool
 from data_checks.check import read_frames
 from data_checks.suites import run_checks
 
+SUITES = {"times", "starts", "profiles"}
+
 
 def _check(
     tmp_path: Path, *, contender: int = 0, use_case: str = "train", **changes: Any

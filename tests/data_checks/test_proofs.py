@@ -16,6 +16,8 @@ from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 
+SUITES = {"pairs", "proofs"}
+
 
 @pytest.fixture
 def engine(state: State) -> Engine:

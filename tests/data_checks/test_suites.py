@@ -22,7 +22,7 @@ from result_documents import (
     spool_document,
 )
 
-from benchcore.state import State
+from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, read_duels
 from benchcore.store.ingest import ingest_spool
@@ -292,18 +292,29 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("spoil", "marks"), WRONG.values(), ids=WRONG)
+@pytest.fixture(scope="module")
+def wrong_night(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
+    """One duel for each wrong value, in the order of `WRONG`, and a right one."""
+    documents = [make_document(duel_run=f"{number:016x}") for number in range(len(WRONG))]
+    for document, (spoil, _) in zip(documents, WRONG.values(), strict=True):
+        spoil(document)
+    state = open_state(tmp_path_factory.mktemp("wrong"))
+    return check(state, *documents, make_document(duel_run="f" * 16))
+
+
+@pytest.mark.parametrize(("number", "name"), list(enumerate(WRONG)), ids=WRONG)
 def test_each_wrong_value_fails_exactly_its_check(
-    spoil: Callable[[Document], object],
-    marks: set[tuple[str | None, str | None, str, str]],
-    state: State,
+    wrong_night: CheckReport, number: int, name: str
 ) -> None:
-    document = make_document()
-    spoil(document)
-    report = check(state, document, make_document(duel_run="f" * 16))
-    assert found(report) == marks
-    assert {each.duel_run for each in report.failed_checks} == {DUEL_RUN}
-    assert not report.success
+    of_duel = [each for each in wrong_night.failed_checks if each.duel_run == f"{number:016x}"]
+    marks = {(each.contender, each.other, each.expectation, each.reason) for each in of_duel}
+    assert marks == WRONG[name][1]
+
+
+def test_a_right_duel_beside_wrong_ones_fails_no_check(wrong_night: CheckReport) -> None:
+    marked = {each.duel_run for each in wrong_night.failed_checks}
+    assert marked == {f"{number:016x}" for number in range(len(WRONG))}
+    assert not wrong_night.success
 
 
 def test_a_duel_from_the_future_fails_its_check(state: State) -> None:
