@@ -50,7 +50,8 @@ def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> li
     """The arrays that are no other order of a known one, and not put together of their numbers."""
     import numpy as np
 
-    sums = {_sum_values(each) for each in known}
+    found = [array for array in found if not any(np.array_equal(array, each) for each in known)]
+    sums = {_sum_values(each) for each in known} if found else set()
     foreign = []
     values: dict[bool, np.ndarray] = {}
     for array in found:
