@@ -262,6 +262,7 @@ def tolerances(
     *,
     gradient: float,
     update: float | None = None,
+    loss_trace: float | None = None,
     logits: float = 1e-5,
     normed: bool = True,
 ) -> dict[str, float]:
@@ -273,7 +274,7 @@ def tolerances(
     2.2e-6 (means with 32 images per batch in compiled torch; biases before batch norms give 5e-4).
     Gradients are not. Rounding alone puts a ReLU's input on either side of zero, and one such unit
     late in the network moves the gradient by 1e-2. So each model sets `gradient`, from which follow
-    `update` (step 1), `travel` and `loss_trace` (TRACE_STEPS steps).
+    `update` (step 1), `travel` and `loss_trace` (TRACE_STEPS steps), unless it sets them too.
 
     bf16 and bf16_autocast: about three times the differences measured on CPUs (logits 1.4e-2, loss
     2e-3, loss trace 1e-2, running mean 9e-3 and variance 2.3e-2), which hides a wrong padding or
@@ -285,7 +286,7 @@ def tolerances(
     train = {
         "fp32_ieee": {
             "loss": 1e-5,
-            "loss_trace": gradient,
+            "loss_trace": loss_trace or gradient,
             "gradient": gradient,
             "update": update or gradient,
             "travel": update or gradient,

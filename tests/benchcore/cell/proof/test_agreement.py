@@ -50,6 +50,23 @@ def test_the_moment_of_largest_difference_decides(tmp_path: Path) -> None:
     assert compare_all({"a": alone["a"], "b": before["b"]}, {"y": 1e-5}) == []
 
 
+def test_of_a_start_with_small_variances_the_first_step_is_compared(tmp_path: Path) -> None:
+    """Later steps multiply what is rounding there."""
+    off = LOGITS + 2e-4
+    usual = {"gradient": LOGITS, "travel": LOGITS}
+    later, first = usual | {"travel": off}, usual | {"gradient": off}
+    before = _save(tmp_path, a=usual, later=usual, first=usual)
+    small = _save(tmp_path, "start 0, small", a=usual, later=later, first=first)
+    both = {name: {**before[name], **small[name]} for name in before}
+    rows = compare_all(both, dict.fromkeys(usual, 1e-5))
+    assert {(row["a"], row["b"], row["quantity"]) for row in rows if not row["agrees"]} == {
+        ("a", "first", "gradient"),
+        ("later", "first", "gradient"),
+    }
+    alone = compare_all({name: small[name] for name in ("a", "later")}, dict.fromkeys(usual, 1e-5))
+    assert [row["agrees"] for row in alone] == [True, False]
+
+
 @pytest.mark.parametrize(
     "other",
     [
