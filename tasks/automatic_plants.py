@@ -16,6 +16,8 @@ from tasks.plants import NEEDLESS, Outcome, Plant
 
 _DIFFERS = "' differs|could not be compared"
 _STATE = "timed step"
+_DONATED = "Array has been deleted"
+"""JAX refuses to read a result that its next step was given."""
 _WORK = "the work of its case"
 _NEEDLESS, _UNUSUAL = NEEDLESS
 
@@ -23,6 +25,7 @@ _GUARDS = {
     "' differs": "numerics",
     "could not be compared": "numerics",
     _STATE: "later steps",
+    _DONATED: "later steps",
     _WORK: "products",
     _NEEDLESS: "needless work",
     _UNUSUAL: "needless work",
@@ -87,11 +90,15 @@ class Kind:
 
 
 KINDS = (
-    Kind(name="first output for ever", wrapper="repeat_first_output", guard=_DIFFERS),
+    Kind(
+        name="first output for ever",
+        wrapper="repeat_first_output",
+        guard=f"{_DIFFERS}|{_STATE}",
+    ),
     Kind(
         name="keeps the output of each input",
         wrapper="keep_output_of_each_input",
-        guard=f"{_DIFFERS}|{_STATE}",
+        guard=f"{_DIFFERS}|{_STATE}|{_DONATED}",
     ),
     Kind(
         name="repeats outputs by count",
@@ -104,7 +111,7 @@ KINDS = (
         guard=_DIFFERS,
         fits=attrgetter("has_floats"),
     ),
-    Kind(name="outputs in bfloat16", wrapper="round_outputs", guard=_DIFFERS),
+    Kind(name="outputs in bfloat16", wrapper="round_outputs", guard=f"{_DIFFERS}|{_STATE}"),
     Kind(
         name="half of the batch",
         wrapper="compute_half_of_the_batch",
