@@ -164,16 +164,22 @@ _ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex"}
 
 
 def replace_block(path: Path, lines: Sequence[str]) -> None:
-    """Put the lines between the markers of a Markdown file, which must hold both once."""
+    """Put the lines between the markers of a Markdown file: see `split_at_markers`."""
+    before, after = split_at_markers(path)
+    block = "\n".join(["", *(f"- {each}" for each in map(_as_markdown, lines)), ""])
+    _replace(path, f"{before}{BEGIN}{block}{END}{after}".encode())
+
+
+def split_at_markers(path: Path) -> tuple[str, str]:
+    """What stands before and after the block of a Markdown file. Raises UserError if it does not
+    hold both markers once."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise UserError(
             f"wanted the markers {BEGIN} and {END} once in {str(path)!r}, in this order; add them "
             "where the results belong"
         )
-    before, rest = text.split(BEGIN)
-    block = "\n".join(["", *(f"- {each}" for each in map(_as_markdown, lines)), ""])
-    _replace(path, f"{before}{BEGIN}{block}{END}{rest.split(END)[1]}".encode())
+    return text.partition(BEGIN)[0], text.partition(END)[2]
 
 
 def _as_markdown(line: str) -> str:

@@ -36,9 +36,12 @@ def export(
     latex writes tables and figures of throughput, latency, memory and energy, the scaling by batch,
     and the sizes of the models. export.json names the files with their hashes.
     """
-    from dashboards.export import replace_block, write_tables  # Altair takes a second
+    # Altair takes a second
+    from dashboards.export import replace_block, split_at_markers, write_tables
     from dashboards.site.guide import list_sentences
 
+    if readme is not None:
+        split_at_markers(readme)  # nothing is written before it is known to have them
     engine = open_database(open_state(state).database_url)
     known = list_campaigns(engine)
     for each in campaigns or ():

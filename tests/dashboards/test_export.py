@@ -83,8 +83,9 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     assert text.startswith("# Mine\n") and text.endswith("\nend\n")
 
     for wrong in (["--format", "xls"], ["--campaign", "none"], ["--readme", str(tmp_path / "no")]):
-        refused = run_here(*command, *wrong)
+        refused = run_here(*command, *wrong, "--folder", str(tmp_path / "refused"))
         assert refused.returncode == 2 and wrong[1][:4] in refused.stderr
+        assert not (tmp_path / "refused").exists()
 
 
 def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> None:
