@@ -309,6 +309,7 @@ def test_each_wrong_value_fails_exactly_its_check(
     of_duel = [each for each in wrong_night.failed_checks if each.duel_run == f"{number:016x}"]
     marks = {(each.contender, each.other, each.expectation, each.reason) for each in of_duel}
     assert marks == WRONG[name][1]
+    assert "critical" in {each.severity for each in of_duel}
 
 
 def test_a_right_duel_beside_wrong_ones_fails_no_check(wrong_night: CheckReport) -> None:
