@@ -80,6 +80,14 @@ class PlannedDuel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NightRequest:
+    """The options that shaped a night's plan; None = the option was not given."""
+
+    hours: float | None
+    python: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What one campaign measures, with every version fixed."""
 
@@ -95,6 +103,8 @@ class Plan:
     separate_nodes: bool = False
     """Whether each duel is measured in an allocation of its own, on different nodes where a site
     has several, as a confirmation needs."""
+    request: NightRequest | None = None
+    """None = no night's plan, or one that an older version saved."""
 
 
 def list_requests(profile: Profile) -> list[str]:

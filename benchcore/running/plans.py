@@ -17,7 +17,7 @@ from benchcore.planning import checkpoints, matrix
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.hours import fit_hours
-from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.planning.matrix import NightRequest, Plan, PlannedDuel
 from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
@@ -114,20 +114,28 @@ def plan_campaign(
     """The plan of a night (default: the UTC date): the saved one, else a new one with today's
     versions and the calibration runs of that date, fitted into `hours`, which is then saved.
 
-    Raises UserError if the saved plan has another profile, site or pool.
+    Raises UserError if the saved plan has another profile, site or pool, or was made for other
+    hours or another Python. None of pool, hours and Python means the saved plan's.
     """
     path = campaign_folder(state, place.campaign or name_night(profile.name, night)) / "plan.json"
     if path.exists():
         plan = _load_saved(path)
-        _check_same_request(plan, profile, place)
+        _check_same_request(plan, profile, place, hours)
         return plan
     plan = draft_night(profile, place, state, hours=hours, night=night)
-    plan = dataclasses.replace(plan, pool=place.pool, duels=_add_earlier_passes(plan, state))
+    plan = dataclasses.replace(
+        plan,
+        pool=place.pool,
+        duels=_add_earlier_passes(plan, state),
+        request=NightRequest(hours=hours, python=place.python),
+    )
     matrix.save_plan(plan, path)
     return plan
 
 
-def _check_same_request(plan: Plan, profile: Profile, place: Placement) -> None:
+def _check_same_request(
+    plan: Plan, profile: Profile, place: Placement, hours: float | None
+) -> None:
     planned = (plan.profile, plan.site, plan.pool)
     if planned != (profile.name, load_site(place.site).name, place.pool or plan.pool):
         raise UserError(
@@ -135,6 +143,23 @@ def _check_same_request(plan: Plan, profile: Profile, place: Placement) -> None:
             f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {place.site!r} (pool "
             f"{place.pool!r}); choose another name with --campaign"
         )
+    if plan.request is None:  # saved before requests were
+        return
+    asked = NightRequest(hours=hours, python=place.python)
+    planned, asked = _list_options(plan.request), _list_options(asked)
+    for option, value in asked.items():
+        if planned.get(option) != value:
+            was = f"with {option} {planned[option]}" if option in planned else f"without {option}"
+            raise UserError(
+                f"campaign {plan.campaign!r} was planned {was}, got {option} {value}; leave "
+                f"{option} out to resume it, or choose another name with --campaign"
+            )
+
+
+def _list_options(request: NightRequest) -> dict[str, str]:
+    """The given options of a request, as people write them."""
+    hours = {} if request.hours is None else {"--hours": f"{request.hours:g}"}
+    return hours if request.python is None else {**hours, "--python": request.python}
 
 
 def name_night(profile: str, night: date | None = None) -> str:
@@ -174,7 +199,7 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
     """The duels of a plan with the passes of the last week, which may still hold."""
     from benchcore.store.passes import read_earlier_passes  # SQLAlchemy, as below
 
-    engine = _open_existing(state)
+    engine = open_existing(state)
     if engine is None:
         return plan.duels
     known = read_earlier_passes(engine, [each.hash for each in plan.duels], datetime.now(UTC))
@@ -187,14 +212,14 @@ def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
     from benchcore.store.duels import describe_kind, read_durations
 
-    engine = _open_existing(state)
+    engine = open_existing(state)
     if engine is None:
         return lambda duel: duel.expected_s
     known = read_durations(engine, site)
     return lambda duel: known.get(describe_kind(duel), duel.expected_s)
 
 
-def _open_existing(state: State) -> Engine | None:
+def open_existing(state: State) -> Engine | None:
     """The database, unless nothing has been stored yet."""
     # `plan` does without SQLAlchemy, whose import takes 0.5 s.
     from benchcore.store.database import database_file, open_database

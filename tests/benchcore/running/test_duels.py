@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,33 @@ def test_a_campaign_never_changes_its_plan(
         plans.plan_campaign(load_profile("ci"), dataclasses.replace(NIGHT, pool="h100"), state)
     with pytest.raises(UserError, match="was planned for profile 'ci'"):
         plans.plan_campaign(load_profile("laptop"), NIGHT, state)
+
+
+def test_a_night_that_asks_for_other_hours_or_another_python_is_refused(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "resolve", _resolve)
+    monkeypatch.setattr(plans, "fit_hours", lambda plan, hours, expected_s: plan)
+    profile, named = load_profile("ci"), dataclasses.replace(NIGHT, python="3.12")
+    plans.plan_campaign(profile, NIGHT, state, hours=1)
+    assert plans.plan_campaign(profile, NIGHT, state, hours=1.0) == plans.plan_campaign(
+        profile, NIGHT, state
+    )
+    with pytest.raises(
+        UserError, match=r"was planned with --hours 1, got --hours 2; leave --hours"
+    ):
+        plans.plan_campaign(profile, NIGHT, state, hours=2)
+    with pytest.raises(UserError, match=r"was planned without --python, got --python 3\.12; leave"):
+        plans.plan_campaign(profile, named, state)
+
+
+def test_a_plan_that_an_older_version_saved_is_resumed(plan: Plan, state: State) -> None:
+    path = plans.campaign_folder(state, plan.campaign) / "plan.json"
+    document = json.loads(path.read_text())
+    assert document.pop("request") == {"hours": None, "python": None}
+    path.write_text(json.dumps(document))
+    again = plans.plan_campaign(load_profile("ci"), NIGHT, state, hours=2)
+    assert again == dataclasses.replace(plan, request=None)
 
 
 def test_a_failed_environment_is_a_status_of_its_contenders_and_built_once_a_run(
