@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
-from benchcore.running.plans import draft_night, expect_durations
+from benchcore.running.plans import draft_night, expect_durations, open_existing
 from benchcore.state import State
-from benchcore.store.database import open_database
-from benchcore.store.reports.starts_needed import StartsNeeded, list_starts_needed
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
 from flows.cli.progress_display import format_range
+
+if TYPE_CHECKING:  # SQLAlchemy takes 0.5 s
+    from benchcore.store.reports.starts_needed import StartsNeeded
+
+_LEAST, _MOST = 0.0001, 1.0
+
+
+def _parse_change(given: str) -> float:
+    """`0.02` or `2%` as a ratio. Raises UserError."""
+    try:
+        change = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
+    except ValueError:
+        change = math.nan
+    if not _LEAST <= change <= _MOST:
+        raise UserError(
+            f"wanted a change from 0.01% to 100% after --detect, got {given!r:.100}; write 2 % as "
+            "0.02 or 2%"
+        )
+    return change
 
 
 def plan(
@@ -30,9 +49,8 @@ def plan(
         typer.Option(
             "--detect",
             metavar="RATIO",
-            min=0.0001,
-            max=1.0,
-            help="Print instead how many starts a confirmation of this change needs: 0.02 is 2 %.",
+            parser=_parse_change,
+            help="Print instead how many starts a confirmation of this change needs: 0.02 or 2%.",
         ),
     ] = None,
     state: options.State = options.STATE,
@@ -41,9 +59,11 @@ def plan(
     """Show what a night would measure, with today's versions. Writes nothing."""
     chosen, folder = load_profile(profile), State(state.expanduser().absolute())
     if detect is not None:
-        cases = {(match.workload, match.case) for match in chosen.matches}
-        engine = open_database(folder.database_url)
-        _print_starts(list_starts_needed(engine, cases, math.log1p(detect)), detect, as_json)
+        from benchcore.store.reports.starts_needed import list_starts_needed
+
+        cases = {(each.workload, each.case) for each in chosen.matches if len(each.arms) > 1}
+        found = list_starts_needed(open_existing(folder), cases, math.log1p(detect))
+        _print_starts(found, detect, as_json)
         return
     place = Placement(site=site, campaign=campaign, python=python)
     drafted = draft_night(chosen, place, folder, hours=hours)
@@ -70,9 +90,9 @@ def plan(
 
 def _print_starts(found: list[StartsNeeded], change: float, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json([dataclasses.asdict(each) for each in found])
         return
-    if not found:
+    if not any(each.num_nights for each in found):
         print_line("No pair of this profile has been measured yet; run deadheat nightly first.")
         return
     rows = [

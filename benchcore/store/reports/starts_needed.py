@@ -18,16 +18,19 @@ NEWEST_NIGHTS = 60
 """The newest nights of a series, whose spread counts."""
 _SURE = 3.6
 """Standard errors between two levels that a test at 5 % shows with a power of 95 %."""
+_Nights = dict[tuple[str, str, str, str], list[tuple[list[float], float]]]
+"""By workload, case, pair and device: log ratios, and the seconds of a start, of each night."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartsNeeded:
-    """What one pair needs. `starts` None = see `reason`; `minutes` is of all starts."""
+    """What one pair needs. `starts` None = see `reason`; `minutes` is of all starts.
+    `pair` None = no pair of the case has a history."""
 
     workload: str
     case: str
-    pair: str
-    device: str
+    pair: str | None
+    device: str | None
     num_nights: int
     spread: Spread | None
     starts: int | None
@@ -36,19 +39,30 @@ class StartsNeeded:
 
 
 def list_starts_needed(
-    engine: Engine, cases: Collection[tuple[str, str]], shift: float
+    engine: Engine | None, cases: Collection[tuple[str, str]], shift: float
 ) -> list[StartsNeeded]:
-    """Every pair of these cases (workload, case) that has a history, in order of its name.
+    """Every pair of these cases (workload, case) that has a history, in order of its name; then the
+    cases without one. The engine is None where nothing has been stored yet.
 
     `shift` is a log ratio, to be shown with a power of 95 %.
     """
+    nights = _read_nights(engine, cases) if engine is not None else {}
+    without = sorted({*cases} - {key[:2] for key in nights})
+    return [
+        *(_judge(key, of_pair[:NEWEST_NIGHTS], shift) for key, of_pair in sorted(nights.items())),
+        *(_without_history(workload, case) for workload, case in without),
+    ]
+
+
+def _read_nights(engine: Engine, cases: Collection[tuple[str, str]]) -> _Nights:
+    """The newest nights first."""
     query = (
         select(DuelRun, PairRatio)
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
         .where(*IN_SERIES, DuelRun.workload.in_({workload for workload, _ in cases}))
         .order_by(DuelRun.started_at.desc(), DuelRun.id)
     )
-    nights = defaultdict[tuple[str, ...], list[tuple[list[float], float]]](list)
+    nights: _Nights = defaultdict(list)
     with Session(engine) as session:
         for duel, ratio in session.execute(query):
             sides = f"{ratio.a_arm} against {ratio.b_arm}"
@@ -56,17 +70,27 @@ def list_starts_needed(
                 sides += f" ({ratio.b_role})"
             key = (duel.workload, duel.case_name, sides, duel.device_fingerprint)
             taken_s = (duel.ended_at - duel.started_at).total_seconds() / max(1, duel.num_starts)
-            nights[key].append((ratio.start_log_ratios, taken_s))
-    wanted = set(cases)
-    return [
-        _judge(key, of_pair[:NEWEST_NIGHTS], shift)
-        for key, of_pair in sorted(nights.items())
-        if key[:2] in wanted
-    ]
+            if key[:2] in cases:
+                nights[key].append((ratio.start_log_ratios, taken_s))
+    return nights
+
+
+def _without_history(workload: str, case: str) -> StartsNeeded:
+    return StartsNeeded(
+        workload=workload,
+        case=case,
+        pair=None,
+        device=None,
+        num_nights=0,
+        spread=None,
+        starts=None,
+        minutes=None,
+        reason="no history yet",
+    )
 
 
 def _judge(
-    key: tuple[str, ...], nights: list[tuple[list[float], float]], shift: float
+    key: tuple[str, str, str, str], nights: list[tuple[list[float], float]], shift: float
 ) -> StartsNeeded:
     workload, case, pair, device = key
     spread = measure_spread(ratios for ratios, _ in nights)

@@ -13,6 +13,7 @@ from command_line import run_here
 from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_document
 
+from benchcore.planning.profiles import PROFILES, Match, Profile
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.starts_needed import list_starts_needed
@@ -24,12 +25,14 @@ def test_starts_and_minutes_come_from_the_pairs_own_nights(
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state, rng = open_state(tmp_path), np.random.default_rng(2)
     engine = open_database(state.database_url)
-    assert list_starts_needed(engine, {("mlp", "tiny")}, 0.02) == []
+    (none,) = list_starts_needed(engine, {("mlp", "tiny")}, 0.02)
+    assert (none.pair, none.num_nights, none.reason) == (None, 0, "no history yet")
     for night in range(8):
         factors = tuple(np.exp(rng.normal(0.05 * (night % 2), 0.01, 3)))
         racers = [JAX, replace(TORCH, start_factors=factors)]
         keep_history(engine, state, [make_document(racers, duel_run=f"{night:016x}")])
-    assert list_starts_needed(engine, {("mlp", "another")}, 0.02) == []
+    (none,) = list_starts_needed(engine, {("mlp", "another")}, 0.02)
+    assert none.reason == "no history yet"
 
     (large,) = list_starts_needed(engine, {("mlp", "tiny")}, math.log1p(0.2))
     assert (large.num_nights, large.starts, large.reason) == (8, 5, "")
@@ -44,6 +47,48 @@ def test_starts_and_minutes_come_from_the_pairs_own_nights(
 
     shown = run_here("plan", "--profile", "laptop", "--detect", "0.02", "--state", str(tmp_path))
     assert "No pair of this profile has been measured yet" in shown.stdout
-    listed = run_here("plan", "--detect", "0.02", "--json", "--state", str(tmp_path))
-    assert json.loads(listed.stdout) == []
-    assert run_here("plan", "--detect", "7").returncode == 2
+
+
+def test_cases_with_and_without_a_history_are_objects_and_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path)
+    racers = [JAX, replace(TORCH, start_factors=(1.0, 1.01, 0.99))]
+    for night in range(4):
+        document = make_document(racers, duel_run=f"{night:016x}")
+        keep_history(open_database(state.database_url), state, [document])
+    arms = PROFILES["laptop"]().matches[-1].arms
+    matches = (
+        Match(workload="mlp", case="tiny", arms=arms, expected_s=1),
+        Match(workload="mlp", case="another", arms=arms, expected_s=1),
+        Match(workload="noop", case="bare", arms=arms[:1], expected_s=1),  # no pair
+    )
+    profile = Profile(name="two", matches=matches)
+    monkeypatch.setattr("flows.cli.plan.load_profile", lambda name: profile)
+
+    asked = ("plan", "--detect", "2%", "--state", str(tmp_path))
+    measured, other = json.loads(run_here(*asked, "--json").stdout)
+    assert (measured["case"], measured["num_nights"]) == ("tiny", 4)
+    assert measured["starts"] > 1 and 0 < measured["spread"]["starts"] < 0.1
+    assert (other["case"], other["pair"], other["reason"]) == ("another", None, "no history yet")
+    shown = run_here(*asked).stdout
+    assert "2.0%" in shown and "jax-jit against torch-compile" in shown
+    assert "mlp another" in shown and "no history yet" in shown
+
+
+@pytest.mark.parametrize("given", ["7", "101%", "0", "nan", "two", "%", "2%%", ""])
+def test_what_is_no_change_is_refused(given: str) -> None:
+    done = run_here("plan", "--detect", given)
+    assert done.returncode == 2
+    assert f"wanted a change from 0.01% to 100% after --detect, got '{given}'" in done.stderr
+
+
+def test_a_fresh_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    asked = ("plan", "--detect", "0.02", "--state", str(tmp_path / "state"))
+    done = run_here(*asked)
+    assert done.returncode == 0 and "has been measured yet" in done.stdout
+    listed = json.loads(run_here(*asked, "--json").stdout)
+    assert len(listed) > 2 and {each["reason"] for each in listed} == {"no history yet"}
+    assert not any(tmp_path.iterdir())
