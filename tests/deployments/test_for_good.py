@@ -21,6 +21,7 @@ import yaml
 from manual import COMPOSE, ROOT, UNITS, BrokenCommandError, check_command, find_blocks
 
 from benchcore.variables import VARIABLES
+from flows.server.temporary_api import OF_SERVER
 
 PAGE = ROOT / "docs" / "service.md"
 OURS = {each.name for each in VARIABLES}
@@ -168,6 +169,17 @@ def test_a_compose_file_that_is_broken_is_found(right: str, wrong: str) -> None:
     assert right in text
     with pytest.raises((AssertionError, BrokenCommandError, jsonschema.ValidationError)):
         _check_compose(text.replace(right, wrong))
+
+
+def test_a_permanent_server_keeps_runs_as_long_as_the_temporary_one() -> None:
+    unit = {
+        name: value
+        for key, pair in _read_units(UNITS)["deadheat-server.service"]
+        for name, _, value in [pair.partition("=")]
+        if key == "Environment"
+    }
+    container = yaml.safe_load(COMPOSE.read_text())["services"]["server"]["environment"]
+    assert OF_SERVER.items() <= unit.items() and OF_SERVER.items() <= container.items()
 
 
 def test_the_page_names_every_required_secret() -> None:
