@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import prefect.settings
 import typer
 import yaml
 from cyclopts import CycloptsError
@@ -107,7 +108,9 @@ def _check_script(words: Sequence[str]) -> None:
 def _check_export(words: Sequence[str]) -> None:
     known = {each.name for each in VARIABLES} | set(re.findall(r"\$\{(\w+)", COMPOSE.read_text()))
     name = words[0].partition("=")[0]  # what follows belongs to the value
-    _demand(name in known, f"export {name}: nothing of ours reads it")
+    _demand(
+        name in known or hasattr(prefect.settings, name), f"export {name}: nothing of ours reads it"
+    )
 
 
 def _check_units(words: Sequence[str]) -> None:

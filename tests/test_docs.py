@@ -170,6 +170,17 @@ def test_the_sites_of_the_manual_can_be_read(sites: Path) -> None:
     assert {load_site(path.stem).kind for path in sites.iterdir()} == {"local", "slurm"}
 
 
+def test_a_server_that_others_reach_is_started_with_a_password() -> None:
+    started = [
+        block
+        for page in PAGES
+        for block in find_blocks(page, "console")
+        if "prefect server start" in block
+    ]
+    assert started
+    assert all("export PREFECT_SERVER_API_AUTH_STRING=" in block for block in started)
+
+
 @pytest.mark.usefixtures("sites")
 @pytest.mark.parametrize("command", COMMANDS, ids=COMMANDS.get)
 def test_the_manuals_commands_can_be_run(
