@@ -13,9 +13,8 @@ import pandas as pd
 from benchcore import variables
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import PROFILES
 from benchcore.running.duels import is_measured
-from benchcore.running.plans import load_campaign
+from benchcore.running.plans import load_campaign, name_kind
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns
@@ -23,6 +22,7 @@ from benchcore.store.events import list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.packs import unpack
 from benchcore.store.records import case_of
 from benchcore.store.reports.campaign import list_contenders, list_failures, list_ratios
 from benchcore.store.reports.changes import list_changes
@@ -45,6 +45,7 @@ def gather_content(state: State, campaign: str) -> dict[str, Any]:
     Raises UserError if there is no such campaign, or if the database has no results of it.
     """
     plan, engine = load_campaign(state, campaign), open_database(state.database_url)
+    unpack(state.spool / campaign)  # `deadheat prune` packs the documents of older campaigns
     listed = {
         "ratios": list_ratios(engine, campaign),
         "contenders": list_contenders(engine, campaign),
@@ -85,7 +86,8 @@ def gather_report(state: State, campaign: str) -> dict[str, Any] | None:
     changes and links, and which `speedups` have a history. None if the campaign is no night, or not
     the newest of its profile."""
     plan, engine = load_campaign(state, campaign), open_database(state.database_url)
-    if name_kind(plan) != "nightly" or _list_nights(state, engine, plan.profile)[-1] != campaign:
+    is_night = name_kind(campaign, plan.profile) == "nightly"
+    if not is_night or _list_nights(state, engine, plan.profile)[-1] != campaign:
         return None
     ratios = ratio_frame(engine, campaign)
     first: dict[str, Any] = ratios.iloc[0].to_dict() if len(ratios) else {}
@@ -106,15 +108,8 @@ def gather_report(state: State, campaign: str) -> dict[str, Any] | None:
     }
 
 
-def name_kind(plan: Plan) -> str:
-    """`nightly` for a profile's own campaign, `release` for a new version's, else `ad-hoc`."""
-    if plan.profile in PROFILES:
-        return "nightly"
-    return "release" if plan.profile == "release" else "ad-hoc"
-
-
 def _describe_run(state: State, engine: Engine, plan: Plan) -> dict[str, Any]:
-    kind, config = name_kind(plan), _describe_campaign(engine, plan)
+    kind, config = name_kind(plan.campaign, plan.profile), _describe_campaign(engine, plan)
     return {
         "id": plan.campaign,
         "group": plan.profile,
@@ -177,8 +172,9 @@ def _list_history(state: State, engine: Engine, plan: Plan) -> list[dict[str, fl
 
 
 def _list_nights(state: State, engine: Engine, profile: str) -> list[str]:
-    """The campaigns of a profile that have results, oldest first."""
-    return [each for each in list_campaigns(engine) if _find_profile(state, each) == profile]
+    """The nights of a profile that have results, oldest first."""
+    named = [each for each in list_campaigns(engine) if name_kind(each, profile) == "nightly"]
+    return [each for each in named if _find_profile(state, each) == profile]
 
 
 def _find_profile(state: State, campaign: str) -> str | None:

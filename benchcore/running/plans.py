@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchcore.cell.measure.host import describe_device
 from benchcore.environments.interpreters import find_interpreters
@@ -18,7 +18,7 @@ from benchcore.planning.calibration_runs import add_calibration_starts, number_t
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.hours import fit_hours
 from benchcore.planning.matrix import NightRequest, Plan, PlannedDuel
-from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
+from benchcore.planning.profiles import CEILING_WORKLOADS, PROFILES, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
 from benchcore.planning.tuned import use_tuned
@@ -165,6 +165,22 @@ def _list_options(request: NightRequest) -> dict[str, str]:
 def name_night(profile: str, night: date | None = None) -> str:
     """The name of a night's campaign (default: the UTC date's): a second run resumes it."""
     return f"nightly-{profile}-{(night or today()).isoformat()}"
+
+
+Kind = Literal["nightly", "release", "ad-hoc"]
+_OF_VERSIONS = ("release", "backfill", "history")
+"""Profiles of given versions."""
+_OF_NIGHTS = {*PROFILES, "demo", ""} - {"smoke", "ci"}
+"""Profiles of nights; "" = the plan is gone. `smoke` and `ci` only show that a site works."""
+
+
+def name_kind(campaign: str, profile: str) -> Kind:
+    """`release` for new or past versions, `nightly` for what `deadheat nightly` named, and `ad-hoc`
+    for all else, whatever its profile measures."""
+    if profile in _OF_VERSIONS or campaign.startswith("backfill-"):
+        return "release"
+    is_night = campaign.startswith("nightly-") and profile in _OF_NIGHTS
+    return "nightly" if is_night else "ad-hoc"
 
 
 def today() -> date:

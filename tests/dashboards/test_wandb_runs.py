@@ -21,8 +21,9 @@ from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, save_plan
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
+from benchcore.store.packs import pack
 from dashboards.publish import publish_campaign
-from dashboards.wandb_content import name_kind
+from dashboards.wandb_content import gather_content
 from dashboards.wandb_runs import (
     list_waiting,
     name_project,
@@ -264,13 +265,6 @@ def test_a_run_waits_beside_one_whose_name_ends_like_its_own(state: State) -> No
     assert other.exists()
 
 
-@pytest.mark.parametrize(
-    ("profile", "kind"), [("h100", "nightly"), ("release", "release"), ("compare", "ad-hoc")]
-)
-def test_campaigns_are_grouped_by_their_kind(profile: str, kind: str) -> None:
-    assert name_kind(replace(_plan(), profile=profile)) == kind
-
-
 @pytest.mark.parametrize("text", ["a/b/c", "../up", "", "a project", "$(id)"])
 def test_a_malformed_project_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEADHEAT_WANDB", text)
@@ -286,3 +280,18 @@ def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.Monke
     monkeypatch.setattr("dashboards.wandb_runs.importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"install deadheat\[wandb\]"):
         name_project()
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind"),
+    [("h100", "nightly"), ("release", "release"), ("backfill", "release"), ("ci", "ad-hoc")],
+)
+def test_a_run_has_the_kind_of_its_page(state: State, profile: str, kind: str) -> None:
+    _save(state, replace(_plan(), profile=profile))
+    found = gather_content(state, CAMPAIGN)
+    assert (found["kind"], found["tags"][0]) == (kind, kind)
+
+
+def test_packed_documents_are_sent_too(state: State) -> None:
+    assert pack(state.spool / CAMPAIGN) > 0
+    assert [Path(each).stem for each in gather_content(state, CAMPAIGN)["documents"]] == [DUEL_RUN]

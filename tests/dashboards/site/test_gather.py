@@ -36,6 +36,7 @@ def test_reading_nights_together_changes_no_page(nights: State, alone: Campaign)
 def test_past_versions_are_no_night(alone: Campaign) -> None:
     assert alone.kind == "nightly" and alone.plan is not None
     assert replace(alone, name="backfill-jax").kind == "release"
+    assert replace(alone, name="seed0-mnist-1").kind == "ad-hoc"
     for profile in ("history", "backfill", "release"):
         past = replace(alone.plan, profile=profile)
         assert replace(alone, name="jax-of-2026", plan=past).kind == "release"
