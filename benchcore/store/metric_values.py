@@ -206,6 +206,18 @@ def read_campaign_values(
         return {contender: values[metric.key] for contender, values in found}
 
 
+def read_campaign_errors(engine: Engine, campaigns: Sequence[str]) -> Amounts:
+    """The errors against the float64 reference of every contender of these campaigns whose
+    environment a proof measured."""
+    runs = select(DuelRun.id).where(DuelRun.campaign.in_(campaigns))
+    with Session(engine) as session:
+        found = _read_errors(session, ERRORS, runs)
+    return {
+        contender: {key: values[0] for key, values in of_metrics.items() if values}
+        for contender, of_metrics in found.items()
+    }
+
+
 def read_values(
     metric: Metric,
     starts: Sequence[StartRun],

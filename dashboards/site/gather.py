@@ -6,18 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
-from benchcore.demo import story
 from benchcore.errors import UserError
 from benchcore.names import FRAMEWORKS
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import PROFILES
 from benchcore.progress import ProgressReader
 from benchcore.protocol import COMPARED
-from benchcore.running.plans import load_campaign, progress_log
+from benchcore.running.plans import Kind, load_campaign, name_kind, progress_log
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.frames.contenders import contender_frame
@@ -27,15 +25,12 @@ from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.metric_values import Amounts, read_campaign_errors
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import explain_void
 from benchcore.store.series import ROLLING
 
-Kind = Literal["nightly", "release", "ad-hoc"]
-_NIGHTS = {*PROFILES, story.PROFILE}
-_RELEASES = ("release", "backfill", "history")
-"""Profiles of given versions."""
 _Event = dict[str, Any]
 
 
@@ -62,6 +57,8 @@ class Campaign:
     profiles: pd.DataFrame
     bottlenecks: pd.DataFrame
     epochs: pd.DataFrame
+    errors: Amounts
+    """What proofs measured of each contender against float64, by duel run and name."""
     raw: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """As `benchcore.store.frames.raw_times.read_raw_times` has it."""
     of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]]
@@ -83,14 +80,14 @@ class Campaign:
         return [row for run in self.runs for row in of_frame.get(run, ())]
 
     @property
+    def profile(self) -> str:
+        """Its profile; "" without a plan."""
+        return self.plan.profile if self.plan else ""
+
+    @property
     def kind(self) -> Kind:
-        """`nightly` for a profile's own campaign, `release` for new or past versions."""
-        profile = self.plan.profile if self.plan else ""
-        if profile in _RELEASES or self.name.startswith("backfill-"):
-            return "release"
-        if profile in _NIGHTS or (not profile and self.name.startswith("nightly-")):
-            return "nightly"
-        return "ad-hoc"
+        """As `benchcore.running.plans.name_kind`."""
+        return name_kind(self.name, self.profile)
 
     @property
     def first(self) -> dict[str, Any]:
@@ -124,12 +121,14 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
         raw = read_raw_times(engine, part)
         programs = list_programs(engine, part)
         trainings = list_trainings(engine, part, frames["ratios"].to_dict("records"))
+        errors = read_campaign_errors(engine, part)
         of_duels = {name: _group_rows(frame) for name, frame in frames.items()}
         of_duels |= {"programs": _group(programs), "trainings": _group(trainings)}
+        shared: dict[str, Any] = {"raw": raw, "of_duels": of_duels, "errors": errors}
         split = {name: dict(iter(each.groupby("campaign"))) for name, each in frames.items()}
         for name in part:
             of_one = {key: _pick(split[key].get(name), frame) for key, frame in frames.items()}
-            yield _make_campaign(state, engine, name, of_one, raw=raw, of_duels=of_duels)
+            yield _make_campaign(state, engine, name, of_one, shared)
 
 
 def _pick(found: pd.DataFrame | None, of_all: pd.DataFrame) -> pd.DataFrame:
@@ -168,10 +167,9 @@ def _make_campaign(
     engine: Engine,
     name: str,
     frames: Mapping[str, pd.DataFrame],
-    *,
-    raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]],
+    shared: Mapping[str, Any],
 ) -> Campaign:
+    """`shared` are the fields that campaigns which are read together have in common."""
     if frames["duels"].empty:
         raise UserError(
             f"wanted results of campaign {name!r}, but the database holds none; "
@@ -183,8 +181,7 @@ def _make_campaign(
         times=time_last_run(ProgressReader(progress_log(state, name).path).read_new()),
         void=explain_void(engine, name),
         docs=frozenset(each.stem for each in state.data_docs(name).glob("*.html")),
-        raw=raw,
-        of_duels=of_duels,
+        **shared,
         duels=frames["duels"],
         ratios=frames["ratios"],
         contenders=frames["contenders"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.names import name_case_in_words
-from benchcore.store.metrics import METRICS, TRACKED
+from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import is_missing
 from dashboards.site.files import SiteFiles
@@ -20,21 +20,25 @@ COLUMNS = (
     *("run", "pair", "metric", "log", "low", "high", "a_value", "b_value", "a_version"),
     *("b_version", "kind", "verdict", "counts", "reason"),
 )
-_METRICS = tuple(each for each in METRICS if each.key in TRACKED)
+_METRICS = tuple(map(find_tracked, TRACKED))
 
 
-def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> None:
-    """Put a campaign's ratios into the histories of its cases, in place of what it had there."""
+def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> set[str]:
+    """Put a campaign's ratios into the histories of its cases, in place of what it had there; the
+    keys of these cases."""
     cases = {each["key"]: each for each in catalog["cases"]}
     drop_night(files, catalog, campaign.name)
     amounts = index_contenders(campaign)
+    measured = set[str]()
     for row in map(dict, campaign.rows("ratios")):
         pair = pair_id(row)
         if pair is None:
             continue
-        sides = [amounts.get((row["duel_run"], row[side]), {}) for side in ("a", "b")]
+        places = [(row["duel_run"], row[side]) for side in ("a", "b")]
+        sides = [{**amounts.get(each, {}), **campaign.errors.get(each, {})} for each in places]
         row["checkpoint"] = sides[0].get("checkpoint")
         key, month = case_key(row), f"{row['started_at']:%Y-%m}"
+        measured.add(key)
         case = cases.setdefault(key, _describe_case(key, row))
         case["months"] = sorted({*case["months"], month})
         case["last"] = max(case["last"], row["started_at"].isoformat())
@@ -47,6 +51,7 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
     catalog["metrics"] = [
         {"key": each.key, "title": each.heading, "unit": each.unit} for each in _METRICS
     ]
+    return measured
 
 
 def _describe_case(key: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,8 @@
       })) });
   }
 
+  const nameMetric = (catalog, key) => (catalog.metrics.find((each) => each.key === key) || { title: key }).title;
+
   async function one(catalog, state) {
     const found = catalog.cases.find((each) => each.key === state.case);
     if (!found) throw new Error("This address names a case that is not on this site");
@@ -122,6 +124,7 @@
     const all = (await readRows(found)).filter((row) => row.pair === pair.id).map((row) => ({ ...row, ...pair.sides }));
     const measured = catalog.metrics.filter((metric) => all.some((row) => row.metric === metric.key));
     const metric = measured.find((each) => each.key === state.metric) || measured[0];
+    const asked = state.metric || metric.key;
     const rows = all.filter((row) => row.metric === metric.key).sort((a, b) => a.at.localeCompare(b.at));
     const counting = rows.filter((row) => row.counts && row.log !== null);
     const marks = ((await loadIfThere("marks")) || []).filter((mark) =>
@@ -135,6 +138,7 @@
     const last = counting[counting.length - 1];
     return [h("h1", {}, `${found.words}: ${pair.words}`),
       h("p", { class: "lead" }, last ? `${metric.title}: ${showRatio(last)} on ${last.at.slice(0, 10)}. ${pair.above}` : "No night of this series counts; the table names the reasons."),
+      metric.key === asked ? null : h("p", { class: "note" }, `No night of this pair has the metric asked for (${nameMetric(catalog, asked)}). This is ${metric.title}.`),
       filters,
       counting.length ? drawChart(counting, marks, state, metric, `${found.words}, ${pair.words}`) : null,
       counting.length ? h("p", { class: "aside" }, "Drag over the strip below the chart to zoom; drag its box to move; double-click it to see all. A dot opens its duel. Dashed lines: a new version or condition. Red lines: suspicions and events.") : null,
