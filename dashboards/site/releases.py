@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from benchcore.names import FRAMEWORKS, arm_label, name_arm, name_case_in_words
 from benchcore.store.database import Engine
-from benchcore.store.reports.certificates import list_certificates
+from benchcore.store.reports.certificates import list_certificates, list_measuring
 from dashboards.formatting import format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
@@ -23,6 +23,7 @@ from dashboards.site.numerics import numerics_table, release_key
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
 _MOST_CAMPAIGNS = 60
+"""Campaigns from which a case is certified."""
 _COPIED = (
     *("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm", "metric"),
     *("noun", "certificate", "bound", "change", "low", "high", "reason", "num_samples"),
@@ -51,11 +52,14 @@ class Touched:
 def refresh_certificates(
     files: SiteFiles, engine: Engine, touched: Touched, campaigns: Sequence[str] | None
 ) -> None:
-    """Certify the touched releases again, from the newest `campaigns` (None: from all); others
-    stay."""
+    """Certify the touched releases again, each case from the newest of those `campaigns` that
+    measured it (None: from all); others stay."""
     if not touched.releases:
         return
-    read = None if campaigns is None else sorted(set(campaigns[-_MOST_CAMPAIGNS:]))
+    read = None
+    if campaigns is not None:
+        measuring = list_measuring(engine, touched.releases, _MOST_CAMPAIGNS)
+        read = sorted(measuring & set(campaigns))
     known = files.read("releases") or []
     names = ("workload", "case_name")
     cases = {

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, select
+from sqlalchemy import ColumnElement, Engine, Row, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.stopping import average_compilations
@@ -29,6 +29,8 @@ CHANGED = ("better", "worse")
 _OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "device_model", "method")
 _OF_RATIO = ("a_arm", "a_framework", "a_version", "b_version")
 _SAMPLED = ("a", "b", "start_log_ratios", "start_compilations")
+Release = tuple[str, str, str]
+"""A framework, its newer version, and the older one that it was measured beside."""
 
 
 @dataclass
@@ -159,3 +161,25 @@ def _correct(rows: Sequence[dict[str, Any]]) -> None:
             if is_changed and not passes:
                 row["certificate"] = "not shown"
                 row["reason"] = f"not significant among the {len(of_one)} tests of this release"
+
+
+def list_measuring(engine: Engine, releases: Collection[Release], most: int) -> set[str]:
+    """The campaigns that measured one of these releases: of each case, arm and device the newest
+    `most`."""
+    case = (DuelRun.workload, DuelRun.case_name, DuelRun.track, DuelRun.device_fingerprint)
+    release = (PairRatio.a_framework, PairRatio.a_version, PairRatio.b_version)
+    measured = (DuelRun.campaign, PairRatio.a_arm, *case, *release)
+    query = (
+        select(*measured)
+        .join(PairRatio, PairRatio.duel_run == DuelRun.id)
+        .where(skip_index(PairRatio.kind) == "cross_version", PairRatio.counts)
+        .where(PairRatio.a_version.in_({each[1] for each in releases}))
+        .group_by(*measured)
+        .order_by(func.max(DuelRun.started_at))
+    )
+    found = defaultdict[tuple[Any, ...], list[str]](list)
+    with Session(engine) as session:
+        for campaign, *key in session.execute(query):
+            if tuple(key[-len(release) :]) in releases:
+                found[tuple(key)].append(campaign)
+    return {campaign for of_case in found.values() for campaign in of_case[-most:]}

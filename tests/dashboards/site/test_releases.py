@@ -6,6 +6,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, OLD_JAX, make_document
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from dashboards.site import releases
 from dashboards.site.files import SiteFiles
 from dashboards.site.releases import releases_page
 
@@ -35,3 +42,28 @@ def test_a_backfill_of_many_versions_shows_what_each_did_to_the_one_before(tmp_p
     ]
     (grid,) = heat["blocks"]
     assert [each["text"] for each in grid["columns"]] == ["0.10.2", "0.10.1", "0.10.0"]
+
+
+def test_a_case_that_only_an_old_campaign_measured_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.setattr(releases, "_MOST_CAMPAIGNS", 2)
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    names = ["release-jax-0", *(f"nightly-2026-01-0{day}" for day in range(2, 6))]
+    for number, name in enumerate(names):
+        document = make_document((JAX, OLD_JAX), duel_run=f"{number:016x}", campaign=name)
+        document["duel"]["case"] = "tiny" if number else "only_then"
+        for key in ("started_at", "ended_at"):
+            at = document["allocation"][key]
+            document["allocation"][key] = at.replace("2026-01-02", f"2026-01-{2 + number:02}")
+        keep_history(engine, state, [document])
+    files, release = SiteFiles(tmp_path / "site"), ("jax", JAX.version, OLD_JAX.version)
+    words = {"words": "MLP", "batch": 32}
+    cases = {("mlp", case): words for case in ("tiny", "only_then")}
+    touched = releases.Touched(releases={release}, cases=cases)
+    releases.refresh_certificates(files, engine, touched, names)
+    rows = [each for each in files.read("releases") if each["metric"] == "median_step_ns"]
+    assert {each["case_name"]: each["num_samples"] for each in rows} == {"only_then": 3, "tiny": 6}
+    engine.dispose()
