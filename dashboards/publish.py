@@ -44,7 +44,7 @@ from dashboards.site.releases import (
 )
 from dashboards.site.tonight import describe_campaign
 
-LAYOUT = 1
+LAYOUT = 2
 """Number of the data's layout. A site of another number is built again from the database."""
 _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
 """Pages of their own that campaigns can have besides, by file, with their titles."""
@@ -79,11 +79,19 @@ def remove_files(state: State, removals: Sequence[Removal]) -> int:
     freed."""
     freed = remove(removals)
     if any(each.part == DATA_DOCS for each in removals):
-        with FileLock(state.site / ".publish.lock"):
-            files = SiteFiles(state.site)
-            if (catalog := _read_catalog(files)) is not None:
-                _finish(files, catalog, state, open_database(state.database_url))
+        refresh_pages(state)
     return freed
+
+
+def refresh_pages(state: State) -> None:
+    """Write again what all campaigns share, as after a change was confirmed; nothing without a
+    site."""
+    if not state.site.exists():
+        return
+    with FileLock(state.site / ".publish.lock"):
+        files = SiteFiles(state.site)
+        if (catalog := _read_catalog(files)) is not None:
+            _finish(files, catalog, state, open_database(state.database_url))
 
 
 def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
@@ -116,7 +124,7 @@ def _add_campaign(
     for run, page in list_duels(campaign):
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
-    add_night(files, catalog, campaign)
+    _remember_cases(files, name, add_night(files, catalog, campaign))
     remember_locks(files, campaign.raw, campaign.rows("contenders"))
     remember_numerics(files, campaign)
     _remember_versions(files, campaign)
@@ -158,6 +166,15 @@ def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
     files.write("versions", known)
 
 
+def _remember_cases(files: SiteFiles, campaign: str, keys: Collection[str]) -> None:
+    """The cases that a campaign measured, as numbers in a list of all: a verdict is about these."""
+    known = files.read("measured") or {"cases": [], "campaigns": {}}
+    cases = [*known["cases"], *sorted(set(keys) - set(known["cases"]))]
+    numbers = [number for number, key in enumerate(cases) if key in keys]
+    campaigns = {**known["campaigns"], campaign: numbers}
+    files.write("measured", {"cases": cases, "campaigns": campaigns})
+
+
 def _finish(
     files: SiteFiles,
     catalog: dict[str, Any],
@@ -197,20 +214,27 @@ def _write_verdicts(
     files: SiteFiles, nights: Sequence[dict[str, Any]], changes: Sequence[Mapping[str, Any]]
 ) -> None:
     """A confirmation may change the verdict of a night that was published before."""
-    next_begin: dict[str, str] = {}  # by device
-    first = {each["fingerprint"]: each["name"] for each in reversed(nights)}
+    measured = files.read("measured") or {"cases": [], "campaigns": {}}
+    next_begin: dict[tuple[str, str], str] = {}  # by device and profile
+    first = {_place(each): each["name"] for each in reversed(nights)}
     for entry in reversed(nights):
+        place, numbers = _place(entry), measured["campaigns"].get(entry["name"], ())
         verdict = write_verdict(
             entry["counts"],
-            next_begin.get(entry["fingerprint"]),
+            next_begin.get(place),
             changes,
-            is_first=first[entry["fingerprint"]] == entry["name"],
+            cases={measured["cases"][number] for number in numbers},
+            is_first=first[place] == entry["name"],
         )
-        next_begin[entry["fingerprint"]] = entry["counts"]["begun"]
+        next_begin[place] = entry["counts"]["begun"]
         if verdict != entry["verdict"]:
             entry["verdict"] = verdict
             found = files.read(f"campaigns/{entry['name']}")
             files.write(f"campaigns/{entry['name']}", {**found, "sentence": verdict})
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[str, str]:
+    return entry["fingerprint"], entry["profile"]
 
 
 def _find_page(site: Path, catalog: Mapping[str, Any], campaign: str) -> Path:

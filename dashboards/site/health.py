@@ -28,6 +28,7 @@ def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int
     return {
         "name": campaign.name,
         "kind": campaign.kind,
+        "profile": campaign.profile,
         "at": campaign.duels["started_at"].min().isoformat(timespec="seconds"),
         "ended_at": campaign.duels["ended_at"].max().isoformat(timespec="seconds"),
         "device": campaign.first["device_model"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,10 @@ import pandas as pd
 
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
-from dashboards.formatting import case_label, describe_ratio, format_changes
+from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
 from dashboards.frames import counting, is_fair, newest_pairs, select_rows
 from dashboards.site.gather import Campaign
+from dashboards.site.pairs import series_of
 from dashboards.site.voids import count_causes
 
 _MOST_CAUSES = 2
@@ -40,15 +41,17 @@ def write_verdict(
     until: str | None,
     changes: Sequence[Mapping[str, Any]],
     *,
+    cases: Collection[str],
     is_first: bool = False,
 ) -> str:
     """A night's verdict from its counts: why nothing counts, else the largest confirmed change,
     else the largest new suspicion, else that nothing changed. News is what was opened between the
-    begin of this night and `until`, when the next one on this device began. `is_first`: the device
-    has no earlier night."""
+    begin of this night and `until`, when the next one of its profile on this device began, in one
+    of the `cases` that it measured (`pairs.case_key`). `is_first`: there is no earlier night of the
+    profile on the device."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
-    own = sorted((each for each in changes if _is_news(each, counts, until)), key=_size)
+    own = sorted((each for each in changes if _is_news(each, counts, until, cases)), key=_size)
     confirmed = [each for each in own if each["event"] is not None]
     if confirmed:
         others = _count_others(len(confirmed) - 1, "confirmed change")
@@ -56,17 +59,20 @@ def write_verdict(
     new = [each for each in own if each["state"] == "open" and _seems_changed(each)]
     if new:
         return describe_change(new[-1]) + _count_others(len(new) - 1, "new suspicion")
-    cases = f"{counts['cases']} case{'' if counts['cases'] == 1 else 's'}"
+    words = format_count(counts["cases"], "case")
     if is_first:
-        return f"First night on this device: {cases} measured, and none before to compare with."
-    return f"Nothing changed in {cases}."
+        first = "First night of this profile on this device"
+        return f"{first}: {words} measured, and none before to compare with."
+    return f"Nothing changed in {words}."
 
 
-def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | None) -> bool:
+def _is_news(
+    change: Mapping[str, Any], counts: Mapping[str, Any], until: str | None, cases: Collection[str]
+) -> bool:
     at = (change["event"] or change)["opened_at"]
     ended = until is not None and at >= datetime.fromisoformat(until)
-    same = change["key"].device_fingerprint == counts["fingerprint"]
-    return same and at >= datetime.fromisoformat(counts["begun"]) and not ended
+    own = series_of(change["key"])["case"] in cases  # which names the device, too
+    return own and at >= datetime.fromisoformat(counts["begun"]) and not ended
 
 
 def _seems_changed(suspicion: Mapping[str, Any]) -> bool:

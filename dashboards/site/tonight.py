@@ -57,6 +57,7 @@ def describe_campaign(
     return {
         "name": campaign.name,
         "kind": campaign.kind,
+        "profile": campaign.profile,
         "title": title_campaign(campaign),
         "fingerprint": campaign.first["device_fingerprint"],
         "sentence": sentence,

@@ -63,7 +63,7 @@
   }
 
   function meanSentence(found, before) {
-    if (!before) return h("p", { class: "aside" }, "No earlier night on this device, so there is no mean over a fixed set.");
+    if (!before) return h("p", { class: "aside" }, "No earlier night of this profile on this device, so there is no mean over a fixed set.");
     if (!found) return h("p", { class: "aside" }, "No fair pair shown here counts in both nights, so there is no mean.");
     return h("p", {}, deadheat.explain("Geometric mean", "geometric mean"),
       ` of the ${found.count} fair pair${found.count === 1 ? "" : "s"} shown here that count in both nights: `,
@@ -188,7 +188,8 @@
   }
 
   function pager(night, catalog) {
-    const nights = catalog.campaigns.filter((each) => each.kind === "nightly" && each.fingerprint === night.fingerprint);
+    const nights = catalog.campaigns.filter((each) => each.kind === "nightly" &&
+      each.fingerprint === night.fingerprint && each.profile === night.profile);
     const place = nights.findIndex((each) => each.name === night.name);
     const old = place > 0 ? nights[place - 1] : null;
     const next = place >= 0 ? nights[place + 1] : null;

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchcore.store.metrics import find_tracked
-from benchcore.verdict.history.series import STEP_TIME
+from benchcore.verdict.history.series import STEP_TIME, SeriesKey
 from dashboards.site.news import describe_change, write_verdict
+from dashboards.site.pairs import series_of
 
 NIGHT = datetime(2026, 3, 5, 3, tzinfo=UTC)
 COUNTS = {"counting": 4, "cases": 4, "begun": NIGHT.isoformat(), "fingerprint": "f" * 16}
+KEY = SeriesKey(
+    workload="mlp",
+    case_name="train_b128",
+    track="default",
+    a_arm="jax-jit",
+    b_arm="torch-compile",
+    device_fingerprint="f" * 16,
+)
+CASES = {series_of(KEY)["case"]}
 
 
 def _suspicion(ratio: float) -> dict[str, Any]:
@@ -31,7 +40,7 @@ def _suspicion(ratio: float) -> dict[str, Any]:
             "batch": 128,
             "precision": "fp32",
         },
-        "key": SimpleNamespace(device_fingerprint="f" * 16),
+        "key": KEY,
         "metric": find_tracked(STEP_TIME),
         "low": None,
         "high": None,
@@ -43,9 +52,14 @@ def test_only_a_suspicion_that_shows_a_change_leads_the_headline(
     ratio: float, is_news: bool
 ) -> None:
     """Noisy nights after a release are measured again although they show nothing."""
-    headline = write_verdict(COUNTS, None, [_suspicion(ratio)])
+    headline = write_verdict(COUNTS, None, [_suspicion(ratio)], cases=CASES)
     assert headline.startswith("The step time ratio of") is is_news
     assert (headline == "Nothing changed in 4 cases.") is not is_news
     sentence = describe_change(_suspicion(ratio))
     assert ("seems to have changed" in sentence) is is_news
     assert sentence.endswith("not measured again yet.")
+
+
+def test_a_change_of_a_case_that_another_profile_measures_leads_no_headline() -> None:
+    found = write_verdict(COUNTS, None, [_suspicion(0.97)], cases={"resnet50.infer_b1.f"})
+    assert found == "Nothing changed in 4 cases."

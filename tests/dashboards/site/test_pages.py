@@ -184,6 +184,24 @@ def test_on_a_phone_every_answer_is_in_sight(browser: Browser, site: Path) -> No
     visit.context.close()
 
 
+def test_the_night_before_is_one_of_the_same_profile(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    files = SiteFiles(copy)
+    catalog, other = files.read("catalog"), name_night(NIGHTS - 2)
+    for entry in catalog["campaigns"]:
+        entry["profile"] = "breadth" if entry["name"] == other else entry["profile"]
+    files.write("catalog", catalog)
+    files.write(f"campaigns/{other}", {**files.read(f"campaigns/{other}"), "cells": []})
+    files.flush()
+    page = Visit(browser).open(copy, "index.html")
+    old = page.locator(".pager").get_by_text("previous night").first
+    assert old.get_attribute("href") == f"{name_night(NIGHTS - 3)}/index.html"
+    assert "that count in both nights" in page.locator("#grid").inner_text()
+
+
 def test_a_mostly_empty_grid_has_a_row_per_model(
     browser: Browser, site: Path, tmp_path: Path
 ) -> None:
@@ -279,7 +297,7 @@ def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
     quiet = SiteFiles(site).read(f"campaigns/{name_night(3)}")
     assert quiet["sentence"] == "Nothing changed in 6 cases."
     first = SiteFiles(site).read(f"campaigns/{name_night(0)}")
-    assert first["sentence"].startswith("First night on this device: 1 case measured")
+    assert first["sentence"].startswith("First night of this profile on this device: 1 case")
     run = SiteFiles(site).read(f"campaigns/{ADHOC}")
     assert run["sentence"].startswith("Nothing counts: in 5 of 5 pairs outputs differ")
     assert f"{ADHOC}/waterfall.html" in str(run["top"])
