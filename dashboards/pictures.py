@@ -13,8 +13,10 @@ import vl_convert
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.metrics import find_tracked
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion
+from benchcore.verdict.history.series import STEP_TIME, Series
 from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, select_rows
 
@@ -50,6 +52,31 @@ def draw_forest_png(state: State, campaign: str) -> bytes | None:
     return None if svg is None else vl_convert.svg_to_png(svg, scale=2)
 
 
+def chart_series(series: Series, since_run: str) -> dict[str, Any]:
+    """The nights of a series with a rule at the duel run where it is suspected to have changed."""
+    nights = [
+        {"night": night.at.isoformat(), "ratio": math.exp(night.log_ratio)}
+        for night in series.nights
+    ]
+    since = [
+        each
+        for each, night in zip(nights, series.nights, strict=True)
+        if night.duel_run == since_run
+    ]
+    metric = find_tracked(series.key.metric)
+    title = "times as fast" if metric.key == STEP_TIME else f"{metric.heading}, ratio (x)"
+    points = (
+        alt.Chart(alt.InlineData(values=nights))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("night:T", title=None),
+            y=alt.Y("ratio:Q", title=title, scale=alt.Scale(zero=False)),
+        )
+    )
+    rule = alt.Chart(alt.InlineData(values=since)).mark_rule(strokeDash=[4, 4]).encode(x="night:T")
+    return (points + rule).properties(width=_WIDTH, height=240, title=series.key.title).to_dict()
+
+
 def draw_series_png(state: State, suspicion: int) -> bytes | None:
     """The ratio of a suspicion's series over its nights, with a rule where it is suspected to have
     changed; None if the series no longer counts."""
@@ -58,26 +85,8 @@ def draw_series_png(state: State, suspicion: int) -> bytes | None:
     series = read_series(engine, read_suspicion(engine, suspicion).key)
     if not series:
         return None
-    nights = [
-        {"night": night.at.isoformat(), "ratio": math.exp(night.log_ratio)}
-        for night in series[0].nights
-    ]
-    since = [
-        each
-        for each, night in zip(nights, series[0].nights, strict=True)
-        if night.duel_run == row["since_run"]
-    ]
-    points = (
-        alt.Chart(alt.InlineData(values=nights))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("night:T", title=None),
-            y=alt.Y("ratio:Q", title="times as fast", scale=alt.Scale(zero=False)),
-        )
-    )
-    rule = alt.Chart(alt.InlineData(values=since)).mark_rule(strokeDash=[4, 4]).encode(x="night:T")
-    chart = (points + rule).properties(width=_WIDTH, height=240, title=series[0].key.title)
-    return vl_convert.vegalite_to_png(chart.to_dict(), vl_version=VEGA_LITE, scale=2)
+    chart = chart_series(series[0], row["since_run"])
+    return vl_convert.vegalite_to_png(chart, vl_version=VEGA_LITE, scale=2)
 
 
 def to_data_uri(svg: str) -> str:

@@ -12,8 +12,10 @@ from kept_histories import open_history
 from result_documents import JAX, TORCH, make_document, make_history
 
 from benchcore.state import State, open_state
+from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, refresh_suspicions
-from dashboards.pictures import draw_forest, draw_series_png, to_data_uri
+from benchcore.verdict.history.series import STEP_TIME
+from dashboards.pictures import chart_series, draw_forest, draw_series_png, to_data_uri
 
 
 @pytest.fixture
@@ -45,6 +47,24 @@ def test_the_series_of_a_suspicion_is_drawn_for_its_alert(state: State) -> None:
     engine.dispose()
     picture = draw_series_png(state, suspicion["id"])
     assert picture is not None and picture.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("metric", "axis"),
+    [
+        (STEP_TIME, "times as fast"),
+        ("cold_compile_s", "Compilation, caches empty, ratio (x)"),
+        ("process_peak_bytes", "Process peak, ratio (x)"),
+    ],
+)
+def test_the_axis_of_an_alert_s_chart_names_its_metric(
+    state: State, metric: str, axis: str
+) -> None:
+    engine = open_history(state, make_history([0.1, 0.2, 0.3]))
+    (series,) = read_series(engine, metrics=(metric,))
+    engine.dispose()
+    points, _ = chart_series(series, f"{1:016x}")["layer"]
+    assert points["encoding"]["y"]["title"] == axis
 
 
 def test_pairs_that_do_not_count_are_not_drawn(state: State) -> None:
