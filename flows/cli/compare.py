@@ -28,10 +28,10 @@ from dashboards.answer import (
 )
 from dashboards.formatting import format_ns
 from flows.cli import options
+from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
-from flows.cli.why import print_bottlenecks
 
 _MAX_PACKAGES = 12
 

@@ -1,4 +1,4 @@
-"""The commands `deadheat ingest`, `check` and `report`: a campaign's last steps, one at a time."""
+"""The commands `deadheat ingest`, `check` and `report`: the last stages of a campaign."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from dashboards.formatting import format_metric
 from dashboards.tables import describe_unsteady
 from dashboards.workarounds import describe_workarounds
 from flows.cli import options
+from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.printing import (
     print_failures,
     print_json,
@@ -39,7 +40,6 @@ from flows.cli.printing import (
     print_ratios,
     print_rows,
 )
-from flows.cli.why import print_bottlenecks
 
 _CampaignArgument = Annotated[str, options.argument("CAMPAIGN", "Name of the campaign.")]
 

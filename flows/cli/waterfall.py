@@ -19,10 +19,10 @@ from benchcore.state import open_state
 from dashboards.publish import publish_study
 from dashboards.waterfall_page import describe_total, list_arms, render_waterfall
 from flows.cli import options
+from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups
 from flows.cli.printing import print_json, print_line, print_rows
-from flows.cli.why import print_bottlenecks
 
 
 @expand_groups
