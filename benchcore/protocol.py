@@ -38,7 +38,7 @@ Status = Literal[
     "environment",
 ]
 
-Role = Literal["newest", "previous", "pinned", "system", "control"]
+Role = Literal["newest", "previous", "pinned", "system"]
 """How a contender's version was chosen."""
 Track = Literal["default", "tuned", "defects", "calibration"]
 DEFAULT_TRACK = "default"

@@ -41,16 +41,15 @@ def does_count(row: Mapping[str, Any]) -> bool:
 
 
 def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
-    """The newest JAX against the newest torch; where no row is that, every pair but controls."""
-    pairs = drop_controls(select_rows(ratios, ratios["kind"] == "cross_framework"))
+    """The newest JAX against the newest torch; where no row is that, every pair of frameworks."""
+    pairs = select_rows(ratios, ratios["kind"] == "cross_framework")
     newest = select_rows(pairs, (pairs["a_role"] == "newest") & (pairs["b_role"] == "newest"))
     return pairs if newest.empty else newest
 
 
 def newest_pair_rows(ratios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """As `newest_pairs`, of rows."""
-    of_kind = [row for row in ratios if row["kind"] == "cross_framework"]
-    pairs = [row for row in of_kind if "control" not in (row["a_role"], row["b_role"])]
+    pairs = [row for row in ratios if row["kind"] == "cross_framework"]
     newest = [row for row in pairs if (row["a_role"], row["b_role"]) == ("newest", "newest")]
     return newest or pairs
 
@@ -61,8 +60,3 @@ def is_fair(pair: Mapping[str, Any]) -> bool:
     if pair["fair"] is None or pair["violations"]:
         return arm_label(str(pair["b_arm"])) == "compiled"
     return bool(pair["fair"])
-
-
-def drop_controls(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Without the contenders that only calibrate."""
-    return select_rows(pairs, (pairs["a_role"] != "control") & (pairs["b_role"] != "control"))

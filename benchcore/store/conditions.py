@@ -13,7 +13,7 @@ from benchcore.verdict.duel.parity import SHIPPED
 from benchcore.verdict.history.conditions import Conditions
 from benchcore.verdict.history.series import METHOD_CONDITION
 
-_PINNED = ("previous", "control", "pinned")
+_PINNED = ("previous", "pinned")
 """Roles whose environment is old on purpose: its libraries are no condition of the night."""
 
 

@@ -38,8 +38,8 @@ from benchcore.verdict.history.thresholds import FEWEST_NIGHTS, SeriesScale
 
 ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
-CONTROLS = ("previous", "control")
-"""Roles of the older environment that is measured beside the newest one of its framework."""
+CONTROL = "previous"
+"""Role of the older environment that is measured beside the newest one of its framework."""
 
 _KIND = skip_index(PairRatio.kind)
 IN_SERIES = (
@@ -48,7 +48,7 @@ IN_SERIES = (
     PairRatio.a_role.in_(ROLLING),
     or_(
         and_(_KIND == "cross_framework", PairRatio.b_role.in_(ROLLING)),
-        and_(_KIND == "cross_version", PairRatio.b_role.in_(CONTROLS)),
+        and_(_KIND == "cross_version", PairRatio.b_role == CONTROL),
     ),
 )
 """What a pair of a duel run must be to belong to a series: both frameworks' newest versions, or one
@@ -257,7 +257,7 @@ def _read_controls(
         .where(
             PairRatio.counts,
             _KIND == "cross_framework",
-            or_(PairRatio.a_role.in_(CONTROLS), PairRatio.b_role.in_(CONTROLS)),
+            or_(PairRatio.a_role == CONTROL, PairRatio.b_role == CONTROL),
             PairRatio.duel_run.in_(runs.where(condition)),
         )
     )

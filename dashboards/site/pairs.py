@@ -7,7 +7,7 @@ from typing import Any
 
 from benchcore.names import FRAMEWORKS, name_arm
 from benchcore.protocol import DEFAULT_TRACK
-from benchcore.store.series import CONTROLS, ROLLING
+from benchcore.store.series import CONTROL, ROLLING
 from benchcore.verdict.history.series import SeriesKey
 from dashboards.formatting import is_missing
 from dashboards.site.names import name_file
@@ -28,7 +28,7 @@ def pair_id(row: Mapping[str, Any]) -> str | None:
         return None
     if row["kind"] == "cross_framework" and row["b_role"] in ROLLING:
         return name_pair(row["a_arm"], row["b_arm"], None)
-    if row["kind"] == "cross_version" and row["b_role"] in CONTROLS:
+    if row["kind"] == "cross_version" and row["b_role"] == CONTROL:
         return name_pair(row["a_arm"], row["b_arm"], row["b_role"])
     return None
 

@@ -310,7 +310,7 @@ def test_four_cells_give_four_pairs_across_frameworks_and_one_per_framework() ->
 _OF_SETTINGS = pytest.mark.parametrize(
     "other",
     [
-        dataclasses.replace(JAX, name="again", role="control"),
+        dataclasses.replace(JAX, name="again", role="pinned"),
         dataclasses.replace(JAX, name="eager", arm="jax-eager"),
         dataclasses.replace(JAX, name="old eager", arm="jax-eager", version="0.8.0"),
     ],
