@@ -160,12 +160,12 @@ def describe_ratio(row: Mapping[str, Any]) -> str:
     if is_single_start(row) and not is_missing(logs[0]):
         fast, slow = (a, b) if logs[0] >= 0 else (b, a)
         speedup = format_factor(to_ratio(abs(logs[0])))
-        return f"{fast} was {speedup} as fast as {slow}{where} in a single start, a suspicion only"
+        return f"{fast} was {speedup} as fast as {slow}{where} in a single start, no interval"
     return describe_verdict(a, b, row["verdict"], logs, where)
 
 
 def is_single_start(row: Mapping[str, Any]) -> bool:
-    """Whether the ratio rests on a single start, which is a suspicion only."""
+    """Whether the ratio rests on a single start, which has no interval."""
     return row["scope"] == "this start"
 
 

@@ -47,7 +47,7 @@ def describe_ratio_row(row: dict[str, Any]) -> Row:
         "case": case_label(row),
         "a": side_label(row, "a"),
         "b": side_label(row, "b"),
-        "speedup": speedup if counts else "withheld",
+        "speedup": speedup if counts else "void",
         "verdict": verdict,
         "direction": _direction(row) if verdict == "different" else "",
         "reason": one_line(row["reason"], missing=""),
@@ -74,13 +74,11 @@ def _describe_parity(row: dict[str, Any]) -> str:
 
 
 def _describe_scope(row: dict[str, Any]) -> str:
-    """`5 (this node, over 3 compilations)`; a single start only raises a suspicion, which is always
-    shown."""
+    """`5 (this node, over 3 compilations)`; `1 (single start, no interval)`."""
     starts = one_line(row["num_starts"])
     if starts == "0":
         return "0"
-    suspicion = ": a suspicion only" if is_single_start(row) else ""
-    return f"{starts} ({row['scope']}{suspicion})"
+    return f"{starts} ({'single start, no interval' if is_single_start(row) else row['scope']})"
 
 
 def _direction(row: dict[str, Any]) -> str:

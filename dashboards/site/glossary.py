@@ -32,8 +32,8 @@ GLOSSARY = {
     "method": "Number of the measuring method. A series continues across a new number only over a "
     "bridge.",
     "series": "One ratio of one metric over nights: case, two arms, device.",
-    "speedup": "Time of a PyTorch step divided by time of a JAX step, from paired blocks. "
-    "Above 1x, JAX is faster.",
+    "speedup": "How many times as fast the first side is as the second, from paired blocks. In "
+    "pairs of frameworks JAX is first.",
     "starts": "Fresh processes of all contenders of a duel. A start is one sample.",
     "suspicion": "A change in a history that was not measured again yet.",
     "track": "default: a user's default settings. tuned: the best settings of each side.",
@@ -54,14 +54,14 @@ READING = (
         "A start: fresh processes of both sides. Blocks and rounds within a start "
         "make a start's ratio more precise; they are not samples.",
     ),
-    ("different", "The interval excludes 1x. A single start alone is only a suspicion."),
+    ("different", "The interval excludes 1x. One start is no verdict: run more starts."),
     (
         "same",
         "The interval lies within the bound of equal speed, so a larger difference is excluded.",
     ),
     ("unknown", "Neither is shown. It does not mean equal speed; more starts narrow the interval."),
     (
-        "withheld",
+        "void",
         "The pair failed a check below. Its times are on the duel's page, its ratio is not.",
     ),
     (

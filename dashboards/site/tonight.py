@@ -113,9 +113,7 @@ def _describe_cell(
         "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
         "fair": is_fair(row),
         **{name: round_log(row[key]) if counts else None for name, key in _LOGS},
-        "shown": format_speedup(row["log_ratio"], row["low"], row["high"])
-        if counts
-        else "withheld",
+        "shown": format_speedup(row["log_ratio"], row["low"], row["high"]) if counts else "void",
         "verdict": str(row["verdict"]),
         "counts": counts,
         "reason": "" if counts else voids.shorten(row["reason"]),

@@ -234,9 +234,9 @@ def test_a_wide_interval_makes_no_speedup_zero() -> None:
     assert format_speedup(math.log(0.19), math.log(0.001), math.log(28)) == "0.2x (0.0 to 28.0)"
 
 
-def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
+def test_one_start_is_shown_without_an_interval_everywhere() -> None:
     row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
-    assert describe_ratio(row).endswith(" in a single start, a suspicion only")
+    assert describe_ratio(row).endswith(" in a single start, no interval")
     turned = row | {"log_ratio": -row["log_ratio"]}
     fast, slow = (describe_ratio(each).partition(" was ")[0] for each in (row, turned))
     assert fast != slow
@@ -244,7 +244,7 @@ def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     (wording,) = {
         row["starts"] for row in _describe_ratios(frames.ratios) if row["starts"][0] == "1"
     }
-    assert wording == "1 (this start: a suspicion only)"
+    assert wording == "1 (single start, no interval)"
     none = frames.ratios.head(1).assign(num_starts=0, scope="this start")
     assert _describe_ratios(none)[0]["starts"] == "0"
 

@@ -16,7 +16,7 @@ def _pair(**changes: Any) -> dict[str, Any]:
 
 def test_a_pair_that_does_not_count_has_no_number_in_tables() -> None:
     row = describe_ratio_row(_pair(counts=False))
-    assert (row["speedup"], row["counts"]) == ("withheld", "does not count")
+    assert (row["speedup"], row["counts"]) == ("void", "does not count")
     assert "x" in describe_ratio_row(_pair(counts=True))["speedup"]
 
 

@@ -51,12 +51,14 @@ def test_each_verdict_has_its_sentence(changes: dict[str, Any], words: str) -> N
     assert format_verdict({**FOUND, **changes}) == words
 
 
-def test_a_verdict_names_its_scope_and_one_start_is_a_suspicion() -> None:
+def test_a_verdict_names_its_scope_and_one_start_has_none() -> None:
     assert format_scope(FOUND) == (
         "this node, over 5 compilations (n1, Some CPU); 5 starts, until the interval was narrow "
         "enough; 95 % interval"
     )
-    assert format_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
+    assert format_scope({**FOUND, "scope": "this start"}) == (
+        "a single start, no interval. One start is no verdict: run more starts"
+    )
     none = format_scope({**FOUND, "scope": "this start", "num_starts": 0})
     assert none == "nothing: no start gave a ratio"
 
