@@ -146,7 +146,7 @@ def _search_versions(
         for before, version in pairs
     ]
     summaries = [described["summary"], *(each["summary"] for each in described["dependencies"])]
-    return {**described, "summary": "; ".join(summaries)}
+    return {**described, "summary": ". ".join(summaries)}
 
 
 def list_rounds(found: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -230,4 +230,4 @@ def _summarise(found: Bisection, target: BisectTarget) -> str:
                 f"; {', '.join(each.undecided)} could not be judged and may be the cause instead"
             )
         parts.append(text)
-    return f"{'; '.join(parts)}; {found.reason}"
+    return "; ".join((*parts, found.reason or "the culprit is the last version"))

@@ -77,7 +77,7 @@ def run_dependency_search(
     return {
         "verdict": found.search.verdict,
         "metric": target.metric,
-        "summary": _summarise(found, target),
+        "summary": summarise_packages(found, target),
         "reason": found.search.reason,
         "old": target.good,
         "new": target.bad,
@@ -133,12 +133,12 @@ def _describe_culprit(culprit: PackageCulprit) -> dict[str, Any]:
     }
 
 
-def _summarise(found: Attribution, target: BisectTarget) -> str:
-    """`numpy makes a step take 1.05 times as long (1.04 to 1.06)`, per culprit, and the reason."""
+def summarise_packages(found: Attribution, target: BisectTarget) -> str:
+    """`numpy makes a step take 1.05 times as long (1.04 to 1.06)`, per culprit, and the reasons."""
     if not found.culprits:
         return f"no dependency is the cause: {found.search.reason}"
-    culprits = "; ".join(_summarise_culprit(each, target) for each in found.culprits)
-    return f"{culprits}; {found.search.reason}"
+    culprits = ". ".join(_summarise_culprit(each, target) for each in found.culprits)
+    return "; ".join(filter(None, (culprits, found.search.reason)))
 
 
 def _summarise_culprit(culprit: PackageCulprit, target: BisectTarget) -> str:
@@ -150,7 +150,7 @@ def _summarise_culprit(culprit: PackageCulprit, target: BisectTarget) -> str:
     text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
     if culprit.manner == "together":
         text += f", but only together with {', '.join(culprit.partners)}"
-    return f"{text}: {culprit.reason}"
+    return f"{text}; {culprit.reason}"
 
 
 def shorten_state(moved: Moved) -> str:

@@ -35,6 +35,8 @@ _MOST_BYTES = 4 << 20
 _MOST_WORDS = 600
 _FIRST_REASON = re.compile(r"Because (.{1,300}?), we can conclude")
 """The beginning of uv's explanation: which package depends on which. The rest follows from it."""
+_CONFLICT = re.compile(r"(\S+) depends on ([\w.-]+)(\S+) and \2==(\S+)")
+"""A requirement of a package, and the version that we pinned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,14 +157,24 @@ def _query_resolver(between: Between, moved: Moved) -> str | None:
         between.lock(moved)
     except UnresolvableError as error:
         explanation = " ".join(str(error).partition("uv reported: ")[2].split())
-        first = _FIRST_REASON.search(explanation)
-        return first[1] if first else explanation[:_MOST_WORDS]
+        return _shorten(explanation, between.pins(moved))
     except EnvironmentBuildError as error:
         raise UserError(
             f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "
             f"it; fix uv's settings or the index; {error!s:.600}"
         ) from error
     return None
+
+
+def _shorten(explanation: str, pins: Mapping[str, str]) -> str:
+    """`jax==0.10.1 requires jaxlib==0.10.1`: the first reason, without our own pin."""
+    first = _FIRST_REASON.search(explanation)
+    if first is None:
+        return explanation[:_MOST_WORDS]
+    conflict = _CONFLICT.fullmatch(first[1])
+    if conflict is None or pins.get(conflict[2]) != conflict[4]:
+        return first[1]
+    return f"{conflict[1]} requires {conflict[2]}{conflict[3]}"
 
 
 def build(

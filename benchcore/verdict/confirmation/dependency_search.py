@@ -147,7 +147,7 @@ def _test_alone(
     refusal = why_not(own)
     if refusal is not None:
         return _replace(
-            found, manner="undecided", reason=f"moved alone it can't be resolved: {refusal}"
+            found, manner="undecided", reason=f"it could not be changed alone, as {refusal}"
         )
     alone = judge_in_looks(judge_pair, frozenset[str](), own, looks)[0]
     same_way = (alone.log_ratio or 0.0) * (culprit.effect.log_ratio or 0.0) > 0

@@ -47,7 +47,8 @@ class Culprit:
 class Bisection:
     """`found`: every culprit was verified. `same`: good and bad do not differ. `unverified`: the
     search ended at a pair that does not differ in new starts. `unknown`: the starts could not
-    decide whether good and bad, or the last pair, differ."""
+    decide whether good and bad, or the last pair, differ. `reason` is "" if the last
+    culprit is bad itself."""
 
     verdict: Literal["found", "same", "unverified", "unknown"]
     reason: str
@@ -102,7 +103,7 @@ class _Search:
                 )
             )
             if high == last:
-                return self._end("found", "the culprit is the last version")
+                return self._end("found", "")
             rest = self._judge("rest", high, last)
             if not self._moved(rest):
                 return self._end("found", _describe_rest(rest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,23 @@ from result_documents import JAX, make_document
 
 from benchcore.errors import UserError
 from benchcore.experiments import dependency_moves
-from benchcore.experiments.dependencies import draft_pair, list_other_differences
+from benchcore.experiments.dependencies import (
+    draft_pair,
+    list_other_differences,
+    summarise_packages,
+)
 from benchcore.experiments.dependency_moves import Between, compare_ends, why_not
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord
-from benchcore.verdict.confirmation.dependency_search import find_path
+from benchcore.verdict.confirmation.dependency_search import (
+    Attribution,
+    PackageCulprit,
+    find_path,
+)
+from benchcore.verdict.confirmation.version_search import Bisection
+from benchcore.verdict.samples import Judgement
 
 CONTEXT = RunContext(profile=load_profile("ci"), site="local", python=None)
 NONE = frozenset[str]()
@@ -59,9 +70,31 @@ def test_moves_that_the_resolver_refuses_are_reported_and_made_together(between:
     assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)
     assert refused == {
-        "jaxlib": "jax<=1.0 depends on jaxlib==1.0 and jaxlib==1.1",
-        "jax after flax, numpy, nvidia-ml-py": "jax>=1.1 depends on jaxlib==1.1 and jaxlib==1.0",
+        "jaxlib": "jax<=1.0 requires jaxlib==1.0",
+        "jax after flax, numpy, nvidia-ml-py": "jax>=1.1 requires jaxlib==1.1",
     }
+
+
+@pytest.mark.parametrize("reason", ["", "nothing else changed after the last culprit"])
+def test_a_package_that_cannot_change_alone_is_summarised_with_its_requirement(
+    reason: str,
+) -> None:
+    ratio, low, high = map(math.log, (1.37, 1.33, 1.42))
+    culprit = PackageCulprit(
+        packages=("jaxlib",),
+        effect=Judgement(verdict="different", log_ratio=ratio, low=low, high=high, reason=""),
+        manner="undecided",
+        partners=(),
+        reason="it could not be changed alone, as jax==0.10.1 requires jaxlib==0.10.1",
+    )
+    search = Bisection(verdict="found", reason=reason, culprits=(), rounds=())
+    target = BisectTarget(framework="jax", good="1.0", bad="1.1", workload="matmul", case="tiny_op")
+    found = Attribution(search=search, culprits=(culprit,))
+    summary = (
+        "jaxlib makes a step take 1.37 times as long (1.33 to 1.42); it could not be changed "
+        "alone, as jax==0.10.1 requires jaxlib==0.10.1"
+    )
+    assert summarise_packages(found, target) == (f"{summary}; {reason}" if reason else summary)
 
 
 def test_an_index_that_breaks_is_no_refusal(

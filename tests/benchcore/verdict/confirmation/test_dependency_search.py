@@ -86,7 +86,7 @@ def test_a_dependency_that_cannot_move_alone_is_reported_and_not_counted() -> No
     lab = Lab({("triton",): 0.06})
     (culprit,) = lab.run(why_not=why_not).culprits
     assert (culprit.packages, culprit.manner, culprit.alone) == (("triton",), "undecided", None)
-    assert culprit.reason == "moved alone it can't be resolved: triton needs the new cudnn"
+    assert culprit.reason == "it could not be changed alone, as triton needs the new cudnn"
     assert not any(why_not(state) for old, new, _ in lab.judged for state in (old, new))
 
 

@@ -96,6 +96,11 @@ def test_two_changes_are_both_named() -> None:
     assert found.reason == "nothing else changed after the last culprit"
 
 
+def test_a_culprit_that_is_the_last_version_needs_no_reason() -> None:
+    found = Lab(_step(4, 3)).run()
+    assert (_named(found), found.reason) == ([("1.2", "1.3")], "")
+
+
 @pytest.mark.parametrize("away", [(2, 5), (6, 9), (3, 12), (7, 8)])
 def test_repeated_changes_yield_a_pair_that_really_changed(
     away: tuple[int, int],
