@@ -21,7 +21,7 @@ from great_expectations.expectations.row_conditions import Column
 
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
-from benchcore.verdict.duel.products import CHECKS
+from benchcore.verdict.duel.products import CHECKS, MEANINGS
 from data_checks.answers import can_fail, validate
 from data_checks.data_docs import write_data_docs
 from data_checks.rows import (
@@ -102,10 +102,10 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
 
 
 def _one_of(
-    column: str, values: Iterable[object], name: str, reason: str, **more: Any
+    column: str, values: Iterable[object], name: str, reason: str, meaning: str = "", **more: Any
 ) -> Expectation:
-    """`reason` is formatted with the columns of a failed row."""
-    meta = {"name": name, "reason": reason}
+    """`reason` is formatted with the columns of a failed row; the manual has the `meaning`."""
+    meta = {"name": name, "reason": reason, "meaning": meaning or reason}
     return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), meta=meta, **more)
 
 
@@ -172,7 +172,8 @@ def list_suites() -> Iterator[_Suite]:
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
     physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
     yield "physics", contender_rows, [_between("limit_share", 0, LIMIT_SHARE, *physics)]
-    judged = _one_of("unjudged", [""], "physics judged", "{unjudged}")
+    unknown = "whether a step is possible is unknown: no ceiling was measured, or they are void"
+    judged = _one_of("unjudged", [""], "physics judged", "{unjudged}", unknown)
     yield "judged physics", unjudged_rows, [judged]
     yield "starts", start_rows, [*_list_of_starts()]
     unseen = "start {start_index} has blocks without counters of disturbances ({unwatched})"
@@ -203,7 +204,7 @@ def list_suites() -> Iterator[_Suite]:
     )
     yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
     same = ("same settings", "the two sides had different settings: {differs}")
-    products = [_one_of(key, [""], name, f"{{{key}}}") for key, name in CHECKS.items()]
+    products = [_one_of(key, [""], CHECKS[key], f"{{{key}}}", MEANINGS[key]) for key in CHECKS]
     yield "products", product_rows, [*products]
     yield "parity", parity_rows, [_one_of("differs", [""], *same)]
     yield "profiles", profile_rows, [*_list_of_profiles()]

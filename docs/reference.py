@@ -72,10 +72,11 @@ def write_checks() -> str:
     lines = ["| of | check | what a failure says | only where | effect |", "|---|---|---|---|---|"]
     for name, _, expectations in list_suites():
         for each in expectations:
-            reason = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", each.meta["reason"])
+            meaning = each.meta.get("meaning", each.meta["reason"])
+            meaning = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", meaning)
             where = str(getattr(each, "row_condition", None) or "")
             effect = "warning" if each.severity == "warning" else "does not count"
-            cells = (name, each.meta["name"], reason, where, effect)
+            cells = (name, each.meta["name"], meaning, where, effect)
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines)
 

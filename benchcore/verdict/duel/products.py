@@ -80,6 +80,17 @@ CHECKS = {
     "unusual": "no operation that its step does not need",
 }
 """The name of each check."""
+MEANINGS = {
+    "uncounted": "the work of its step could not be counted",
+    "work": "its step asks for more or less work than its case has, as FLOP of its products",
+    "dtype": "its step asks for products in another precision than the case's",
+    "compiled_dtype": "its step is compiled to products in another precision than the case's",
+    "compiled_work": "its compiled program does less work than its step asks for",
+    "needless": "its step does work whose results are not used or were there before, or that could "
+    "not be followed",
+    "unusual": "its step does what no step needs",
+}
+"""What a failure of each check says, whatever the row."""
 
 
 def _judge_work(name: str, counted: int, analytic: int) -> str:
