@@ -238,7 +238,7 @@ def _order_dataset(request: TrainingRequest, wanted: TrainedData, found: Dataset
     if most is not None and found.num_classes > most:
         raise UserError(
             f"wanted at most {most} classes, as many as {request.workload!r} has logits, "
-            f"got {found.num_classes}; take a part of them, or choose another workload"
+            f"got {found.num_classes}; use fewer classes, or choose another workload"
         )
     if found.side not in (None, request.side):
         raise UserError(

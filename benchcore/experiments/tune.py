@@ -173,7 +173,7 @@ def _require_judgement(sides: Sequence[_Side]) -> None:
         if disturbed and len(disturbed) == len(side.tried):
             raise CampaignIncompleteError(
                 f"other processes disturbed every duel of {side.framework} twice "
-                f"({side.tried[0].reason}); nothing is kept: search again with a new --campaign "
+                f"({side.tried[0].reason}); nothing is stored: search again with a new --campaign "
                 "when the machine is quiet"
             )
         if disturbed:

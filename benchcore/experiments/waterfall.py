@@ -76,7 +76,7 @@ def draft_waterfall(
     if not (2 <= request.starts <= 100 and 2 <= request.rounds <= 100):
         raise UserError(
             f"wanted --starts and --rounds from 2 to 100, got {request.starts} and "
-            f"{request.rounds}; one start has no interval"
+            f"{request.rounds}; choose both from 2 to 100"
         )
     check_frameworks(request.jax, request.torch)
     case = choose_case(request.workload, request.case_filter)

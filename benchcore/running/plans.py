@@ -86,7 +86,7 @@ def _load_saved(path: Path) -> Plan:
     except UserError as error:
         raise DamagedFileError(
             f"the saved plan {str(path)!r} is damaged ({error}); remove this file and rerun the "
-            "same command, which plans again. Finished measurements are kept"
+            "same command, which plans again. Finished measurements are stored"
         ) from error
 
 

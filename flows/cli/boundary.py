@@ -36,7 +36,7 @@ def explain_failure(error: Exception) -> Failure:
         if text := explain(error):
             return Failure(text, 1)
     return Failure(
-        f"unexpected error, which is a bug of Dead Heat: {_shorten(error)}; results are kept. "
+        f"unexpected error, which is a bug of Dead Heat: {_shorten(error)}; results are stored. "
         f"Rerun the command with {DEBUG} and report the traceback",
         1,
     )
@@ -49,7 +49,7 @@ def _explain_disk(error: Exception) -> str | None:
         return None
     return (
         f"wanted to write, but the disk is full ({_shorten(error)}); free some space, and rerun "
-        "the same command: finished measurements are kept"
+        "the same command: finished measurements are stored"
     )
 
 
@@ -66,7 +66,7 @@ def _explain_database(error: Exception) -> str | None:
         )
     return (
         f"wanted the database to answer, but {_shorten(cause)}; check that it runs and that it is "
-        "writable, and rerun the same command: finished measurements are kept"
+        "writable, and rerun the same command: finished measurements are stored"
     )
 
 
@@ -77,7 +77,7 @@ def _explain_server(error: Exception) -> str | None:
         return None
     return (
         f"wanted the Prefect server to answer, but {_shorten(error)}; start it again (a temporary "
-        "one starts with the command), and rerun the same command: finished measurements are kept"
+        "one starts with the command), and rerun the same command: finished measurements are stored"
     )
 
 
@@ -85,8 +85,8 @@ def _explain_file(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.filename is None:
         return None
     return (
-        f"wanted to use {str(error.filename)!r}, but {error.strerror or error}; correct that, and "
-        "rerun the same command: finished measurements are kept"
+        f"wanted to use {str(error.filename)!r}, but {error.strerror or error}; check that the "
+        "path exists and is writable, and rerun the same command: finished measurements are stored"
     )
 
 

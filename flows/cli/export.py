@@ -46,7 +46,10 @@ def export(
     known = list_campaigns(engine)
     for each in campaigns or ():
         if each not in known:
-            raise UserError(f"no campaign {each[:100]!r} in the database; see `deadheat report`")
+            raise UserError(
+                f"no campaign {each[:100]!r} in the database; campaigns are "
+                f"{', '.join(known) or 'none yet'}; choose one of them with --campaign"
+            )
     chosen = list(dict.fromkeys(campaigns or known))
     about = {"exported_at": datetime.now(UTC).isoformat(timespec="seconds"), "campaigns": chosen}
     tables = export_tables(engine, chosen)

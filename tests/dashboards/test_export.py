@@ -52,6 +52,9 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
         if os.environ.get("CI"):
             pytest.fail("wanted pyarrow, found none; install the group dev")
         pytest.skip("pyarrow is not installed")
+    unknown = run_here("export", "--campaign", "never", "--state", str(nights.root))
+    assert unknown.returncode == 2
+    assert LAST in unknown.stderr and "choose one of them with --campaign" in unknown.stderr
     readme = tmp_path / "README.md"
     readme.write_text(f"# Mine\n{BEGIN}\nold\n{END}\nend\n")
     formats = [f"--format={each}" for each in ("csv", "json", "parquet", "latex")]

@@ -87,7 +87,7 @@ def store_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dat
     if size > MOST_BYTES:
         raise UserError(
             f"wanted a data set of at most {MOST_BYTES} bytes, got {size} from {show(Path(name))}; "
-            "take a part of it"
+            "use a smaller data set"
         )
     sha = hashlib.sha256()
     for arrays in splits.values():

@@ -115,7 +115,7 @@ def _check_classes(root: Path, classes: list[str], in_val: set[str]) -> None:
     if len(classes) > _MOST_CLASSES:
         raise UserError(
             f"wanted at most {_MOST_CLASSES} classes, as many as the networks have logits, got "
-            f"{len(classes)}; take a part of them"
+            f"{len(classes)}; use fewer classes"
         )
 
 

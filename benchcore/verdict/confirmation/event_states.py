@@ -43,11 +43,13 @@ BASELINES: tuple[EventState, ...] = ("accepted", "wont_fix", "improvement")
 def check_move(old: EventState, new: str) -> EventState:
     """The new state. Raises UserError, naming what there is, if that change is not allowed."""
     if new not in get_args(EventState):
-        raise UserError(f"no state {new!r:.100}; states are {', '.join(get_args(EventState))}")
+        raise UserError(
+            f"no state {new!r:.100}; choose one of {', '.join(get_args(EventState))} with --as"
+        )
     if new not in NEXT[old]:
         raise UserError(
-            f"wanted a state that {old!r} can go to, got {new!r}; it can become "
-            f"{', '.join(NEXT[old])}"
+            f"wanted a state that {old!r} can go to, got {new!r}; choose one of "
+            f"{', '.join(NEXT[old])} with --as"
         )
     return new  # type: ignore[return-value]
 

@@ -174,8 +174,8 @@ def _find_devices(
     processes = case.devices if wanted.processes == "per-device" else 1
     if jax.process_count() != processes:
         raise ValueError(
-            f"wanted {processes} processes of JAX, got {jax.process_count()}; let the cell start "
-            "the contender"
+            f"wanted {processes} processes of JAX, got {jax.process_count()}; measure it with "
+            "`deadheat compare`, which starts them"
         )
     first = 0 if processes > 1 else wanted.ordinal  # each process has one device
     devices = jax.devices(wanted.platform)[first:][: case.devices]

@@ -41,7 +41,7 @@ def test_a_workload_without_convolutions_has_no_layout_step() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"starts": 1}, "one start has no interval"),
+        ({"starts": 1}, "got 1 and 10; choose both from 2 to 100"),
         ({"rounds": 101}, "from 2 to 100, got 5 and 101"),
         ({"torch": "jax"}, "wanted a version of torch with --torch, got 'jax'"),
         ({"jax": "torch==2.15.0"}, "wanted a version of jax with --jax"),

@@ -28,10 +28,10 @@ def test_every_state_is_reached_and_can_be_left() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("untriaged", "fixed", "'untriaged' can go to, got 'fixed'; it can become investigating"),
-        ("accepted", "untriaged", "it can become investigating, fixed"),
+        ("untriaged", "fixed", "'untriaged' can go to, got 'fixed'; choose one of investigating"),
+        ("accepted", "untriaged", "choose one of investigating, fixed with --as"),
         ("accepted", "accepted", "got 'accepted'"),
-        ("untriaged", "nonsense", "no state 'nonsense'; states are untriaged, investigating"),
+        ("untriaged", "nonsense", "no state 'nonsense'; choose one of untriaged, investigating"),
         ("untriaged", "x" * 500, "no state 'xxxx"),
     ],
 )
