@@ -1,4 +1,5 @@
-"""Two sides over several batches, devices, sizes or numbers of models: started from a form."""
+"""Two sides over several batch sizes, device counts, model sizes or numbers of concurrent models:
+started from a form."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from tasks.form import PoolName, SiteName, Sweep
     on_cancellation=[cancel_measurement],
 )
 def sweep(question: Sweep, site: SiteName = "local", pool: PoolName | None = None) -> RunState[Any]:
-    """Measure two sides over several batch sizes, devices, sizes or numbers of models.
+    """Measure two sides over several batch sizes, device counts, model sizes or numbers of
+    concurrent models.
 
     Args:
         question: What to compare, and over which values. A side that fails at one, such as out of

@@ -303,7 +303,10 @@ class Comparison(_Duel):
     ceilings: bool = Field(
         True,
         title="Ceilings",
-        description="Measure the device's roofline (1 to 2 minutes) to detect impossible times.",
+        description=(
+            "Measure the device's ceilings (matmul, copy; 1 to 2 minutes). Without ceilings from "
+            "this campaign or the last 30 days no pair counts."
+        ),
     )
 
     def make_request(self) -> CompareRequest:

@@ -166,7 +166,7 @@ def laptop() -> Profile:
 
 
 def ci() -> Profile:
-    """The laptop's path on the smallest cases: proves the path, its numbers mean little.
+    """Checks that every stage works, on the smallest cases. Do not use its numbers.
 
     It measures no ceilings, so its pairs count only where the last 30 days have some."""
     return Profile(
@@ -186,7 +186,7 @@ def ci() -> Profile:
 
 def smoke() -> Profile:
     """No framework and no work: shows within a minute that a site works from its schedule to the
-    page. There is nothing to judge in it."""
+    page. It measures no frameworks and reports no ratio."""
     return Profile(
         name="smoke",
         matches=(Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3),),
@@ -252,8 +252,8 @@ def h100() -> Profile:
 
 
 def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
-    """Sixteen cells: four networks, training and per-sample gradients, on one device and on two.
-    On a CPU, two devices share its cores. 32 minutes on two CPU cores."""
+    """Sixteen combinations: four networks, training and per-sample gradients, on one device and on
+    two. On a CPU, two devices share its cores. 32 minutes on two CPU cores."""
     limits = DuelLimits(
         max_starts=5,
         compilations=1,

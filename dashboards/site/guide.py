@@ -97,8 +97,8 @@ def guide_page(answers: Sequence[Answer]) -> Block:
     """The content of `guide.html`, from `benchcore.store.reports.guide.list_answers`."""
     known = [each for each in answers if each["counts"]]
     lead = (
-        "Answered only from pairs of the newest versions that passed every check. What is not "
-        "listed was not measured."
+        "Each answer is the newest pair that counts, among versions that were the newest on their "
+        "night. Pairs of pinned versions are not shown. What is not listed was not measured."
     )
     listed = [
         blocks.text(summarise_answers(known), tone="answer"),
@@ -123,7 +123,7 @@ def _link_operations(known: Sequence[Answer]) -> Block | None:
 def summarise_answers(known: Sequence[Answer]) -> str:
     """`JAX is faster in 12 of 20 pairs, PyTorch in 5; for 3 neither is shown to be faster.`"""
     if not known:
-        return "Not known yet: no pair of the newest versions counts."
+        return "Not known yet: no pair of versions that were the newest on their night counts."
     wins = {each: sum(row["faster"] == each for row in known) for each in COMPARED}
     none = len(known) - sum(wins.values())
     return (

@@ -35,7 +35,7 @@ _PACKAGE_PURPOSES = _VERSION_PURPOSES | {
 
 _GOOD = "Start from this older version, or lock file (before)."
 _BAD = "End at this newer version, or lock file (after)."
-_SET = "Set an option, as `compare --a-set`; repeat for more."
+_SET = "Change a setting, such as compile=none; repeat for more."
 _METRIC = "Choose this metric, such as cold_compile_s (default: the time of a step)."
 _BOUND = "Call a change below this the same, as a share: 0.01 is 1 % (default: the metric's own)."
 _EVENT = "Add the outcome to this event's history."

@@ -22,6 +22,7 @@ from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.printing import print_json, print_line, print_rows
 
 _MEASURE = "Measure this many more calibration runs first."
+_PROFILE = "Measure this profile's calibration runs: laptop or h100."
 
 
 def calibration(
@@ -29,14 +30,14 @@ def calibration(
         int,
         options.option("--measure", "COUNT", _MEASURE, min=0, max=1000),
     ] = 0,
-    profile: options.Limits = "laptop",
+    profile: Annotated[str, options.option("--profile", "NAME", _PROFILE)] = "laptop",
     site: options.Site = "local",
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
     """Show how often our own verdicts are wrong, from runs whose truth is known.
 
-    Every night has some of these calibration runs.
+    Nights of profiles with calibration cases (laptop, h100) measure some of these runs.
     """
     check_site(site)
     context = RunContext(profile=load_profile(profile), site=site)

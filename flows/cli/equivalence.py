@@ -27,7 +27,7 @@ _SHOWN = (
     *(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()),
 )
 _COLUMNS = (
-    *("use_case", "quantity", "references_apart", "of_at_most"),
+    *("use_case", "quantity", "reference_error", "reference_bound"),
     *("a_error", "a_bound", "b_error", "b_bound", "passed"),
 )
 _PRECISION = "Prove in this precision; repeat for more (default: all of the workload's cases)."
@@ -88,13 +88,8 @@ def _print(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         return
     tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        shown = {
-            **row,
-            "references_apart": row["reference_error"],
-            "of_at_most": row["reference_bound"],
-        }
         named = tuple(row[key] for key in ("workload", "precision", "a", "b"))
-        tables.setdefault(named, []).append(shown)
+        tables.setdefault(named, []).append(row)
     for (workload, precision, a, b), of_pair in tables.items():
         named = proof_title(workload, of_pair[0]["checkpoint"], precision)
         title = f"{named}: errors of a = {a} and b = {b} against float64"

@@ -33,7 +33,8 @@ def guide(
 ) -> None:
     """Show which framework is faster for your case, from pairs that count.
 
-    Each row is the newest pair that passed every check. What is not listed was not measured.
+    Each answer is the newest pair that counts, among versions that were the newest on their night.
+    Pairs of pinned versions are not shown. What is not listed was not measured.
     """
     if use_case is not None and use_case not in (there := list_use_cases()):
         raise UserError(

@@ -37,13 +37,14 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("compare", "Measure which of two versions or settings is faster on one case."),
         (
             "sweep",
-            "Compare two sides over several batch sizes, devices, sizes or numbers of models.",
+            "Compare two sides over several batch sizes, device counts, model sizes or numbers of "
+            "concurrent models.",
         ),
         ("backfill", "Measure past versions of a framework, and list what each changed."),
         ("train", "Train on a data set on both sides, and compare their epochs."),
         (
             "seed0",
-            "Compare JAX and PyTorch on one of sixteen cells: a benchmark and a use case.",
+            "Compare JAX and PyTorch on one of sixteen combinations: a benchmark and a use case.",
         ),
         (
             "defects",

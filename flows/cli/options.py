@@ -98,7 +98,10 @@ Python = Annotated[str | None, option("--python", "VERSION", _PYTHON, callback=_
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
 _BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
 Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]
-_CEILINGS = "Measure the device's roofline. Without one of the last 30 days no pair counts."
+_CEILINGS = (
+    "Measure the device's ceilings (matmul, copy; 1 to 2 minutes). Without ceilings from this "
+    "campaign or the last 30 days no pair counts."
+)
 Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[
@@ -118,10 +121,10 @@ _CHECKPOINT = "Load both sides' weights from a torchvision state dict (.safetens
 Checkpoint = Annotated[Path | None, option("--checkpoint", "FILE", _CHECKPOINT)]
 SideA = Annotated[str, option("--a", "VERSION", "Measure this as a: jax, torch, jax==0.10.1, ...")]
 SideB = Annotated[str, option("--b", "VERSION", "Measure this as b, written as --a.")]
-_SET = f"Set an option of a; repeat for more. {format_settings()}"
+_SET = f"Change a setting of a, such as compile=none; repeat for more. {format_settings()}"
 SetA = Annotated[list[str] | None, option("--a-set", "KEY=VALUE", _SET)]
 SetB = Annotated[
-    list[str] | None, option("--b-set", "KEY=VALUE", "Set an option of b, written as --a-set.")
+    list[str] | None, option("--b-set", "KEY=VALUE", "Change a setting of b, written as --a-set.")
 ]
 Workload = Annotated[str, argument("WORKLOAD", "Name of the workload.")]
 _METRIC = "Choose this metric, such as cold_compile_s or process_peak_bytes (default: all)."

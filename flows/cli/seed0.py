@@ -39,7 +39,7 @@ def seed0(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare JAX and PyTorch on one of sixteen cells: a benchmark and a use case.
+    """Compare JAX and PyTorch on one of sixteen combinations: a benchmark and a use case.
 
     Also writes a script per framework, which measures that framework alone. On a Slurm site the
     scripts are for `sbatch`, and the duel is one job. The device is detected.

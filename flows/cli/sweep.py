@@ -1,4 +1,5 @@
-"""The command `deadheat sweep`: a comparison over several batches, devices, sizes or models."""
+"""The command `deadheat sweep`: a comparison over several batch sizes, device counts, model sizes
+or numbers of concurrent models."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ from flows.cli.printing import print_json, print_line, print_rows
 
 _BATCHES = "Measure the cases with these batch sizes: 1,8,32,128."
 _DEVICES = "Measure the cases on these numbers of devices: 1,2,4."
-_SIZES = "Measure the cases of these sizes of the network: base,large."
-_MODELS = "Measure the cases with these numbers of models at once: 1,8,64."
+_SIZES = "Measure the cases of these model sizes: base,large."
+_MODELS = "Measure the cases with these numbers of concurrent models: 1,8,64."
 _CASE = "Choose one of the cases; the others differ from it only in what varies."
 _CSV = "Write the curve into this file, too."
 _BUDGET = "Add no starts to a value after this long."
@@ -67,7 +68,8 @@ def sweep(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two sides over several batch sizes, devices, sizes or numbers of models.
+    """Compare two sides over several batch sizes, device counts, model sizes or numbers of
+    concurrent models.
 
     Prints and publishes a curve. A side that fails at a value, such as out of memory, has its
     status there. Exit code 1 if no value was measured on both sides.
