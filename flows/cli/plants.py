@@ -112,5 +112,5 @@ def _describe(outcome: Outcome) -> dict[str, str]:
 def _summarize(row: dict[str, str]) -> str:
     """A line that is printed while others still run: an interrupted command has reported these."""
     found = "as expected" if row["as expected"] == "yes" else "NOT as expected"
-    unfair = row["what is unfair"] or "the right side"
+    unfair = row["what is unfair"] or "the fair side"
     return f"  {found}: {row['side']}, {unfair}: {row['refused because'] or 'counts'}"

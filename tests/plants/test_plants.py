@@ -126,5 +126,5 @@ def test_an_interrupted_command_has_reported_what_it_found(monkeypatch: pytest.M
     monkeypatch.setattr("flows.cli.plants.run_plants", run_until_interrupted)
     done = run_here("plants")
     assert done.returncode != 0
-    assert "  as expected: jax, the right side: counts\n" in done.stderr
+    assert "  as expected: jax, the fair side: counts\n" in done.stderr
     assert f"  NOT as expected: {plant.framework}, {plant.name}: by luck\n" in done.stderr
