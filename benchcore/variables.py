@@ -37,7 +37,8 @@ DASHBOARD_URL = Variable(
 )
 WEBHOOK_URL = Variable(
     "DEADHEAT_WEBHOOK_URL",
-    "Receives a JSON POST for every confirmed shift, new release and failed night. "
+    "Receives a JSON POST for every confirmed shift, judged or failed release, and void, failed or "
+    "missing night. "
     "Its field `text` is the message, as Slack expects it.",
 )
 NOTIFY = Variable(

@@ -29,7 +29,7 @@ def calibrate(
     """Measure calibration runs with a known answer, and report how often our verdicts are wrong.
 
     Args:
-        runs: Number of calibration runs, in addition to those of every night.
+        runs: Number of calibration runs, in addition to those that nights measure.
         profile: Profile with the calibration runs to measure; not every profile has any.
         site: Where to measure.
     """

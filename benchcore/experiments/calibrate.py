@@ -1,4 +1,4 @@
-"""Measure more calibration runs, with a known answer, besides those of every night."""
+"""Measure more calibration runs, with a known answer, besides those that nights measure."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def store_finding(
     **more: Any,
 ) -> None:
     """Store the finding of a confirmation, together with `more`. A confirmed one opens an event,
-    whose `alert` waits for the webhook."""
+    whose `alert` waits for the outbox."""
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         row.state = "open" if finding.verdict == "more" else finding.verdict
@@ -59,15 +59,15 @@ def _open_event(
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
-    """The alerts that the webhook has not accepted yet, by event: of this confirmation, and of
-    earlier ones whose process died or whose webhook was down."""
+    """The alerts that are not in the outbox yet, by event: of this confirmation, and of earlier
+    ones whose process died."""
     with Session(engine) as session:
         rows = session.scalars(select(EventRow).order_by(EventRow.id))
         return {row.id: row.unsent_alert for row in rows if row.unsent_alert is not None}
 
 
 def record_sent(engine: Engine, event: int) -> None:
-    """Record that the webhook accepted an event's alert."""
+    """Record that an event's alert is in the outbox, which sends it."""
     with begin_writing(engine) as session:
         _get(session, event).unsent_alert = None
 
