@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +16,13 @@ from benchcore.store import packs
 from benchcore.store.database import (
     Engine,
     database_file,
-    downgrade,
     is_database_error,
     open_database,
-    upgrade,
 )
 from benchcore.store.duels import judge_campaign, list_campaigns
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.locks import ingest_locks, read_locks
+from benchcore.store.locks import empty_but_locks, ingest_locks, read_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.suspicions import refresh_suspicions
 from data_checks.check import check_campaign
@@ -48,27 +46,36 @@ def rebuild_database(
     other `folders` (`spool/` and `proofs/`, as in `results/`). No plan is needed.
 
     An SQLite file takes the old one's place only once it is complete. Tables of PostgreSQL are
-    emptied and filled again. Raises UserError.
+    emptied, except for their locks, and filled again; interrupted, another rebuild completes that.
+    Raises UserError.
     """
     for folder in folders:
         _take_in(folder, state)
     locks = _save_history(state, report)
     path = database_file(state.database_url)
     if path is None:
-        engine = open_database(state.database_url)
-        downgrade(engine, "base")
-        upgrade(engine)
-        return _fill(engine, state, report, locks, kept=None)
+        with _opened(state.database_url) as engine:
+            empty_but_locks(engine)
+            return _fill(engine, state, report, locks, kept=None)
     with FileLock(f"{path}.rebuild.lock"):
         new = path.with_name(f"{path.name}.new")
         _remove(new)
-        engine = open_database(f"sqlite:///{new}")
         old = path.with_name(f"{path.name}.old") if path.exists() else None
-        done = _fill(engine, state, report, locks, kept=str(old) if old else None)
+        with _opened(f"sqlite:///{new}") as engine:
+            done = _fill(engine, state, report, locks, kept=str(old) if old else None)
         if old is not None:
             _move(path, old)
         _move(new, path)
     return done
+
+
+@contextlib.contextmanager
+def _opened(url: str) -> Iterator[Engine]:
+    engine = open_database(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _fill(
@@ -91,7 +98,6 @@ def _fill(
     refused += load_history(engine, state)
     refresh_suspicions(engine)
     save_history(engine, state)
-    engine.dispose()
     return Rebuilt(
         duel_runs=len(ingested.ingested),
         campaigns=len(campaigns),
@@ -107,11 +113,9 @@ def _save_history(state: State, report: Callable[[str], None]) -> dict[str, str]
     if path is not None and not path.exists():
         return {}
     try:
-        engine = open_database(state.database_url)
-        save_history(engine, state)
-        locks = read_locks(engine)
-        engine.dispose()
-        return locks
+        with _opened(state.database_url) as engine:
+            save_history(engine, state)
+            return read_locks(engine)
     except Exception as error:
         if not (isinstance(error, UserError) or is_database_error(error)):
             raise

@@ -37,12 +37,14 @@ from benchcore.store.models import Base
 # `Engine` is for modules that hold one but may not import SQLAlchemy.
 __all__ = [
     "Engine",
+    "begin_reading",
     "begin_writing",
     "check_database",
     "continue_numbers",
     "count_rows",
     "database_file",
     "downgrade",
+    "empty_database",
     "is_database_error",
     "is_disk_full",
     "newest_revision",
@@ -97,8 +99,22 @@ def _create_tables(engine: Engine) -> None:
     the time of all migrations."""
     with _begin_migrating(engine) as connection:
         if MigrationContext.configure(connection).get_current_revision() is None:
-            Base.metadata.create_all(connection, checkfirst=False)
-            command.stamp(_alembic_config(connection), "head")
+            _create_tables_over(connection)
+
+
+def _create_tables_over(connection: Connection) -> None:
+    Base.metadata.create_all(connection, checkfirst=False)
+    command.stamp(_alembic_config(connection), "head")
+
+
+@contextmanager
+def empty_database(engine: Engine) -> Iterator[Connection]:
+    """Drop all tables and create the newest ones. What is written over the connection is in the
+    same transaction: interrupted, the database stays as it was."""
+    with _begin_migrating(engine) as connection:
+        command.downgrade(_alembic_config(connection), "base")
+        _create_tables_over(connection)
+        yield connection
 
 
 def newest_revision() -> str:
@@ -204,6 +220,15 @@ def begin_writing(engine: Engine) -> Iterator[Session]:
     because a reader that becomes a writer fails at once if another process has written."""
     with Session(engine.execution_options(sqlite_begin="IMMEDIATE")) as session, session.begin():
         yield session
+
+
+@contextmanager
+def begin_reading(engine: Engine) -> Iterator[Connection]:
+    """One transaction that reads, and sees the rows as they were at its first query whatever others
+    write meanwhile. SQLite's always do; PostgreSQL's by default see what was written since."""
+    level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with engine.execution_options(**level).connect() as connection:
+        yield connection
 
 
 def continue_numbers(connection: Connection, rows: Table) -> None:

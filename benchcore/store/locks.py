@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, insert, select
 from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.state import State
-from benchcore.store.database import begin_writing
+from benchcore.store.database import begin_writing, empty_database
 from benchcore.store.models import EnvironmentLock
 
 _LOCKS = "*/requirements.lock"
@@ -31,6 +31,16 @@ def ingest_locks(engine: Engine, state: State, others: Mapping[str, str] | None 
     for sha256 in sorted(found.keys() - known):
         with begin_writing(engine) as session:  # another process may be as far
             session.merge(EnvironmentLock(sha256=sha256, text=found[sha256]))
+
+
+def empty_but_locks(engine: Engine) -> None:
+    """Empty a database, but for its locks, in one transaction: those of environments that are gone
+    are nowhere else."""
+    locks = read_locks(engine)
+    with empty_database(engine) as connection:
+        if locks:
+            rows = [{"sha256": sha256, "text": text} for sha256, text in locks.items()]
+            connection.execute(insert(EnvironmentLock), rows)
 
 
 def _read_texts(state: State) -> Iterator[str]:

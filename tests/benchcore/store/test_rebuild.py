@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from command_line import run_here
 from kept_histories import keep_history
+from proof_documents import keep_proof, make_proof
 from result_documents import JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
 
@@ -60,14 +62,16 @@ def _dump(engine: Engine) -> dict[str, list[dict[str, Any]]]:
 
 
 def _triage(engine: Engine, state: State) -> int:
-    """Nights with a shift that was confirmed, accepted and annotated; the checks really ran."""
+    """Nights of two campaigns that overlap, one of whose pairs was proven, with a shift that was
+    confirmed, accepted and annotated; the checks really ran, and one fails."""
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
-    for document in make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10):
-        spool_document(state.spool, document)
-    ingest_spool(engine, state)
+    nights = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    for each in nights[3]["equivalence"]:
+        each |= {"agrees": False, "max_relative": 0.5}
+    keep_proof(state, engine, make_proof(nights[0]))
+    _measure(engine, state, nights)
     ingest_locks(engine, state, {"0" * 64: "jax==0.9.0, of an environment that is gone"})
-    check_campaign(engine, "history")
-    judge_campaign(engine, "history")
+    _measure(engine, state, _overlap(nights))
     refresh_suspicions(engine)
     suspicions = choose_suspicions(engine)
     assert suspicions
@@ -79,20 +83,62 @@ def _triage(engine: Engine, state: State) -> int:
     return event["id"]
 
 
+def _measure(engine: Engine, state: State, documents: Sequence[dict[str, Any]]) -> None:
+    """Spool, ingest, check and judge the documents of one campaign."""
+    for document in documents:
+        spool_document(state.spool, document)
+    assert ingest_spool(engine, state).rejected == ()
+    check_campaign(engine, documents[0]["campaign"])
+    judge_campaign(engine, documents[0]["campaign"])
+
+
+def _overlap(nights: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Some of these nights again, in another campaign, an hour later."""
+    again = json.loads(json.dumps(nights[5:12]).replace("T03:", "T04:"))
+    for number, document in enumerate(again):
+        document |= {"campaign": "another", "duel_run": f"{number + 100:016x}"}
+    return again
+
+
 def test_a_rebuilt_database_is_the_old_one_table_by_table(
     state: State, each_engine: Engine
 ) -> None:
     event = _triage(each_engine, state)
     before = _dump(each_engine)
-    filled = ("ratio", "suspicion", "event", "event_change", "environment_lock")
-    assert all(before[each] for each in filled)
+    assert [name for name, rows in before.items() if not rows] == []
+    assert any(row["severity"] == "critical" for row in before["failed_check"])
     each_engine.dispose()
     done = rebuild_database(state, lambda text: None)
-    assert (done.campaigns, done.duel_runs, done.refused) == (1, 16, ())
+    assert (done.campaigns, done.duel_runs, done.refused) == (2, 23, ())
     again = open_database(state.database_url)
     assert _dump(again) == before
     # Numbers go on after those that were loaded.
     annotate_event(again, event, who="bob", note="after the rebuild")
+    again.dispose()
+
+
+@pytest.mark.parametrize(
+    "step", ["benchcore.store.database._create_tables_over", "data_checks.rebuild.ingest_spool"]
+)
+def test_an_interrupted_rebuild_keeps_the_locks_of_environments_that_are_gone(
+    step: str, state: State, each_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    _triage(each_engine, state)
+    before = _dump(each_engine)
+    each_engine.dispose()
+    with monkeypatch.context() as broken:
+        broken.setattr(step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild_database(state, lambda text: None)
+    again = open_database(state.database_url)
+    assert _dump(again)["environment_lock"] == before["environment_lock"]
+    again.dispose()
+    assert rebuild_database(state, lambda text: None).refused == ()
+    again = open_database(state.database_url)
+    assert _dump(again) == before
     again.dispose()
 
 
