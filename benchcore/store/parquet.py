@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Boolean, Double, Engine, Integer, String, Table
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.protocol import write_json
-from benchcore.store.database import newest_revision
+from benchcore.store.database import begin_reading, newest_revision
 from benchcore.store.models import Base, UtcDateTime
 from benchcore.store.transfer import ROWS, Rows, fill_database, read_parts
 
@@ -35,7 +35,7 @@ def export_tables(
         raise UserError(f"wanted a new or empty folder, got {folder}; name another")
     folder.mkdir(parents=True, exist_ok=True)
     counts = dict[str, int]()
-    with source.connect() as reading:
+    with begin_reading(source) as reading:
         for table in Base.metadata.sorted_tables:
             schema = _make_schema(table)
             path = folder / f"{table.name}.parquet"

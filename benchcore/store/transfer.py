@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.types import UserDefinedType
 
 from benchcore.errors import DamagedFileError, UserError
-from benchcore.store.database import begin_writing, continue_numbers, open_database
+from benchcore.store.database import begin_reading, begin_writing, continue_numbers, open_database
 from benchcore.store.models import Base
 from benchcore.store.parts import list_incomplete
 
@@ -63,8 +63,9 @@ def _as_text(table: Table) -> Table:
 def copy_database(
     source: Engine, target: Engine, report: Callable[[str], None] = lambda text: None
 ) -> dict[str, int]:
-    """`fill_database` with every row of another one."""
-    with source.connect() as reading:
+    """`fill_database` with every row of another one, as they were at one moment: a night may write
+    to it meanwhile."""
+    with begin_reading(source) as reading:
         return fill_database(lambda table: read_parts(reading, table), target, report)
 
 
@@ -107,7 +108,7 @@ def copy_to_url(source: Engine, url: str, report: Callable[[str], None]) -> dict
 
 def find_damage(engine: Engine) -> list[str]:
     """Damage of a database, a line each: pages, references, duel runs that lack rows."""
-    with engine.connect() as connection:
+    with begin_reading(engine) as connection:
         found = [*_check_file(connection)] if engine.dialect.name == "sqlite" else []
         return [*found, *_describe_incomplete(connection)]
 

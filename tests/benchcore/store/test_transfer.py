@@ -89,6 +89,30 @@ def test_a_copy_has_the_same_rows_and_goes_there_and_back(
     back.dispose()
 
 
+@pytest.mark.parametrize("to", ["another database", "files"])
+def test_what_a_night_ingests_meanwhile_is_not_copied_in_part(
+    to: str, state: State, each_engine: Engine, tmp_path: Path
+) -> None:
+    nights = make_history([0.1, 0.2])
+    spool_document(state.spool, nights[0])
+    ingest_spool(each_engine, state)
+    before = {name: len(rows) for name, rows in _dump(each_engine).items()}
+
+    def ingest(line: str) -> None:
+        if line.startswith("duel_run: "):
+            spool_document(state.spool, nights[1])
+            assert len(ingest_spool(each_engine, state).ingested) == 1
+
+    if to == "files":
+        counts = export_tables(each_engine, tmp_path / "tables", ingest)
+    else:
+        other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
+        counts = copy_database(each_engine, other, ingest)
+        other.dispose()
+    assert counts == before
+    assert len(_dump(each_engine)["duel_run"]) == 2
+
+
 def test_a_database_with_rows_is_not_copied_over(filled: Engine, other: Engine) -> None:
     copy_database(filled, other)
     with pytest.raises(UserError, match="without rows, got one with rows in duel_run, "):
