@@ -300,15 +300,18 @@ def read_record(path: Path) -> EnvironmentRecord | None:
 
 
 def is_whole(record: EnvironmentRecord) -> bool:
-    """Whether its files are as they were built. A Python that we did not install is always."""
+    """Whether its files are as they were built, which can't be known without their list. A Python
+    that we did not install is always."""
     folder = Path(record.python).parent.parent.parent
-    return record.lock_sha256 is None or contents.find_damage(folder) is None
+    return record.lock_sha256 is None or _is_as_listed(folder)
 
 
 def _find_whole(folder: Path) -> EnvironmentRecord | None:
-    if not contents.is_listed(folder) or contents.find_damage(folder) is not None:
-        return None
-    return read_record(folder / _MARKER)
+    return read_record(folder / _MARKER) if _is_as_listed(folder) else None
+
+
+def _is_as_listed(folder: Path) -> bool:
+    return contents.is_listed(folder) and contents.find_damage(folder) is None
 
 
 def _adopt_unlisted(folder: Path, template: Template) -> EnvironmentRecord | None:

@@ -416,7 +416,9 @@ def test_an_unfinished_folder_is_wiped_and_built_again(
 
 
 @pytest.mark.provisions
-@pytest.mark.parametrize("harm", ["interpreter", "marker", "emptied", "half deleted", "pruned"])
+@pytest.mark.parametrize(
+    "harm", ["interpreter", "marker", "list", "emptied", "half deleted", "pruned"]
+)
 def test_a_damaged_environment_is_built_again(
     harm: str, state: State, templates: Path, tiny: Release
 ) -> None:
@@ -435,10 +437,14 @@ def test_a_damaged_environment_is_built_again(
             if harm == "emptied":
                 file.touch()
         assert not is_whole(record)
+    elif harm == "list":
+        (_folder(record) / "files.json").write_text('{"venv/')
+        assert not is_whole(record)
     else:
         (_folder(record) / "environment.json").write_text('{"name": ')
         assert list_environments(state) == []
     assert _provision_tiny(tiny, state, templates) == record
+    assert is_whole(record)
     subprocess.run([record.python, "-I", "-c", "from iniconfig import IniConfig"], check=True)
 
 
