@@ -315,15 +315,25 @@ def _key_campaign(campaign: str) -> str:
 
 def cancel_shards(campaign: str) -> None:
     """Cancel the shards of a campaign, in Slurm or waiting for it."""
+    cancelled: set[UUID] = set()
+    with connect() as client:
+        # Again until there are no others: a run that ends between two pages shifts the later ones.
+        while new := _list_unfinished(campaign, client) - cancelled:
+            for run in new:
+                client.set_flow_run_state(run, Cancelling(message="its campaign was cancelled"))
+            cancelled |= new
+
+
+def _list_unfinished(campaign: str, client: SyncPrefectClient) -> set[UUID]:
     waiting = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING]
-    of_campaign = FlowRunFilter(
+    named = FlowRunFilter(
         name=FlowRunFilterName(like_=f"{campaign}-"),
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=waiting)),
     )
-    with connect() as client:
-        for run in client.read_flow_runs(flow_run_filter=of_campaign, limit=_PAGE):
-            if str(run.idempotency_key).startswith(_key_campaign(campaign)):
-                client.set_flow_run_state(run.id, Cancelling(message="its campaign was cancelled"))
+    found: list[FlowRun] = []
+    while page := client.read_flow_runs(flow_run_filter=named, limit=_PAGE, offset=len(found)):
+        found += page
+    return {run.id for run in found if str(run.idempotency_key).startswith(_key_campaign(campaign))}
 
 
 def has_ended(run: FlowRun) -> bool:

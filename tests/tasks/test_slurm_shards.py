@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed, Crashed, Running
 
 from benchcore.running.shards import Shard
+from tasks import slurm_shards
 from tasks.slurm_shards import connect, find_runs, has_ended
 
 SHARD = Shard(
@@ -89,6 +90,31 @@ def test_another_state_folder_with_such_a_campaign_has_flow_runs_of_its_own(port
     server.server_close()
     (keys,) = (json.loads(each)["flow_runs"]["idempotency_key"]["any_"] for each in _Nothing.asked)
     assert len({*keys}) == 2
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_all_pages_of_a_campaigns_shards_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow run that only has such a name stays."""
+    monkeypatch.setattr(slurm_shards, "_PAGE", 2)
+    campaign = f"paged-{uuid4().hex}"
+    with connect() as client:
+        deployment = client.create_deployment(
+            flow_id=client.create_flow_from_name("measure-shard"), name=campaign
+        )
+
+        def create(number: int, key: str) -> UUID:
+            return client.create_flow_run_from_deployment(
+                deployment, name=f"{campaign}-{number:04d}", idempotency_key=f"{key}-{number}"
+            ).id
+
+        shards = [create(number, f"deadheat-{campaign}") for number in range(5)]
+        other = create(9, "of-somebody-else")
+        slurm_shards.cancel_shards(campaign)
+        states = [client.read_flow_run(run).state for run in shards]
+        left = client.read_flow_run(other).state
+    ended = {StateType.CANCELLING, StateType.CANCELLED}
+    assert {each and each.type for each in states} <= ended
+    assert left is not None and left.type is StateType.SCHEDULED
 
 
 @pytest.mark.parametrize(
