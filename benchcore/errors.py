@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 MOST_SHOWN = 100
 """Characters of an input that an error message repeats."""
@@ -14,7 +15,12 @@ class UserError(Exception):
 
 
 class CampaignIncompleteError(Exception):
-    """Some duels left no result, or some documents were refused; everything measured is stored."""
+    """Some duels left no result, or some documents were refused; everything measured is stored.
+    `outcome` is that of what was measured, if it was published."""
+
+    def __init__(self, message: str, outcome: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class DamagedFileError(Exception):

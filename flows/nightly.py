@@ -51,7 +51,9 @@ def nightly(  # noqa: PLR0913 - a form's fields
     pipeline.plan_campaign(profile, place, root=root, hours=hours, night=night)
     try:
         outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
-    except CampaignIncompleteError:
+    except CampaignIncompleteError as error:
+        if error.outcome is not None:
+            pipeline.report_void(error.outcome, root)
         pipeline.end_night(campaign, root, keep_nights)  # what was measured is published and judged
         raise
     pipeline.report_void(outcome, root)

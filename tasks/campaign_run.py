@@ -56,7 +56,8 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     others disturbed throughout. On site `local` it first waits up to this long for a quiet
     machine.
 
-    Raises CampaignIncompleteError at the end if a planned duel has no result.
+    Raises CampaignIncompleteError at the end if a planned duel has no result, with the outcome of
+    the others.
     """
     state = State(Path(root))
     plan = load_campaign(state, campaign)
@@ -86,7 +87,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     outcome = conclude_campaign(campaign, root)
     lost = lost or outcome["problems"]
     if lost:
-        raise CampaignIncompleteError("\n".join(lost))
+        raise CampaignIncompleteError("\n".join(lost), outcome)
     return outcome
 
 

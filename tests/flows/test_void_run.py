@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import importlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import prefect.runtime
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
-from result_documents import make_plan
+from result_documents import DUEL_RUN, make_document, make_plan, spool_document
 
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import PAYLOAD
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder, name_night
 from benchcore.state import open_state
-from tasks import pipeline
+from tasks import campaign_run, pipeline
 from tasks.campaign_run import VOID, read_outcome
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
+NIGHTLY = importlib.import_module("flows.nightly")  # whose name in `flows` is that of its flow
 BUSY = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
 
 
@@ -34,7 +38,7 @@ def _run_night(
     **given: Any,
 ) -> Any:
     """The state of a night that measures nothing but ends so; what it `called`."""
-    module = importlib.import_module("flows.nightly")
+    module = NIGHTLY
     called = [] if called is None else called
 
     def run(campaign: str, *_: Any, **__: Any) -> dict[str, Any]:
@@ -59,6 +63,32 @@ def test_a_lost_duel_keeps_no_suspicion_from_being_confirmed_and_no_file_from_be
     ended = _run_night(CampaignIncompleteError("mlp infer: lost"), monkeypatch, called)
     assert ended.is_failed() and "mlp infer: lost" in str(ended.message)
     assert called == ["void-night", "report_suspicions", "prune_state"]
+
+
+def test_a_lost_duel_keeps_no_void_night_from_being_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured is only a pair that disagrees."""
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.delenv("DEADHEAT_KEEP_NIGHTS", raising=False)
+    state = open_state(tmp_path)
+    document = make_document(campaign="void-night", agrees=False)
+    spool_document(state.spool, document)
+    plan = replace(make_plan("void-night"), duels=(SimpleNamespace(duel_run=DUEL_RUN),))
+    save_plan(make_plan("void-night"), campaign_folder(state, "void-night") / "plan.json")
+    for name, result in (("_measure_all", ["mlp infer: lost"]), ("_await_quiet", None)):
+        monkeypatch.setattr(campaign_run, name, lambda *_, result=result: result)
+    monkeypatch.setattr(campaign_run, "load_campaign", lambda *_: plan)
+    monkeypatch.setattr(campaign_run, "set_aside_void", lambda *_: [])
+    monkeypatch.setattr(campaign_run, "show_progress", lambda *_: nullcontext(lambda: None))
+    monkeypatch.setattr(NIGHTLY.pipeline, "plan_campaign", lambda *_, **__: None)
+    emitted, sent = list[str](), list[str]()
+    monkeypatch.setattr(pipeline, "emit_event", lambda event, **_: emitted.append(event))
+    monkeypatch.setattr(pipeline, "send_alert", lambda key, *_: sent.append(key))
+    ended = NIGHTLY.nightly(profile="ci", campaign="void-night", return_state=True)
+    assert ended.name == "Failed" and "mlp infer: lost" in str(ended.message)
+    assert emitted == ["deadheat.night.void"] and sent == ["void-void-night"]
 
 
 @pytest.mark.parametrize(
