@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -22,6 +23,7 @@ MOST_BYTES = 64 * 2**20
 """Largest size of a document; the largest measured ones have 0.2 MiB."""
 _MAX_SHOWN = 80
 _MAX_MESSAGE = 300
+_OTHER_SCHEMA = re.compile(r"\$\.schema: wanted schema \d+, got schema (\d+)")
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -77,6 +79,9 @@ def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
 
 def find_schema_problems(document: Any, name: str) -> Iterator[str]:
     """What the schema `result` or `proof` refuses in a document, each with its JSON path."""
+    if other := describe_other_schema(document, name):
+        yield other  # what else differs is right there
+        return
     errors = _validator(name).iter_errors(document)
     for error in sorted(errors, key=lambda each: _json_path(each.instance_path)):
         value = _load_schema(name)
@@ -86,6 +91,32 @@ def find_schema_problems(document: Any, name: str) -> Iterator[str]:
         message = error.message[:_MAX_MESSAGE].replace('"', "'")
         path = _json_path(error.instance_path)
         yield f"{path}: wanted {wanted}, got {_show(error.instance)} ({message})"
+
+
+def describe_other_schema(document: Any, name: str) -> str | None:
+    """That another version of Dead Heat wrote a document, and what to do; None = it did not."""
+    found = document.get("schema") if isinstance(document, dict) else None
+    wanted = _find_number(name)
+    if type(found) is not int or not 0 < found != wanted:
+        return None
+    why = (
+        "a newer Dead Heat wrote; update Dead Heat, then run `deadheat ingest` again"
+        if found > wanted
+        else "an older Dead Heat wrote; ingest it with that version"
+    )
+    return f"$.schema: wanted schema {wanted}, got schema {found}, which {why}"
+
+
+def was_of_this_schema(reason: str) -> bool:
+    """Whether a document was refused, for this reason, by a version that knew another schema than
+    the document's, which is this version's."""
+    found = _OTHER_SCHEMA.search(reason)
+    return found is not None and int(found[1]) == _find_number("result")
+
+
+def _find_number(name: str) -> int:
+    """The version of a schema."""
+    return _load_schema(name)["properties"]["schema"]["const"]
 
 
 def _json_path(keys: Iterable[str | int]) -> str:

@@ -19,7 +19,7 @@ from benchcore.errors import DamagedFileError
 from benchcore.state import State
 from benchcore.store import packs
 from benchcore.store.database import begin_writing
-from benchcore.store.documents import read_document
+from benchcore.store.documents import read_document, was_of_this_schema
 from benchcore.store.metric_values import measure_amounts
 from benchcore.store.metrics import IN_COLUMNS
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
@@ -27,6 +27,8 @@ from benchcore.store.parts import list_incomplete
 
 _AT_ONCE = 500
 """Duel runs of one query: SQLite limits its variables."""
+_REASON = ".reason.txt"
+"""The file beside a rejected document."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> Ing
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
     database has with all its rows is not read again, so ingesting twice, or after a crash, changes
     nothing; rows that one lacks are added. Where file locks work, one ingester at a time goes
-    through the spool; where they don't, each document is still taken once.
+    through the spool; where they don't, each document is still taken once. A document that another
+    version of Dead Heat rejected for its schema, which is this version's, is taken again.
 
     `only_new` skips a pack if the database has as many duel runs of its campaign, and does not
     read their rows: then a night's ingest takes no longer as nights are added and packed.
@@ -67,6 +70,7 @@ def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> Ing
 def _ingest_spool(engine: Engine, state: State, *, only_new: bool) -> IngestReport:
     ingested: list[str] = []
     healed: list[str] = []
+    _take_back(state)
     already, rejected = _read_packs(engine, state, only_new=only_new)
     paths = _documents(state)
     known, incomplete = _find_known(engine, [each.stem for each in paths])
@@ -300,6 +304,22 @@ def _median_step_ns(blocks: list[Mapping[str, Any]]) -> float | None:
     return float(statistics.median(each["elapsed_ns"] / each["steps"] for each in blocks))
 
 
+def _take_back(state: State) -> None:
+    """Move documents that an older version rejected, as they were of this version's schema, to
+    where they were."""
+    for why in sorted(state.rejected.glob(f"*.json{_REASON}")):
+        reason = why.read_text(encoding="utf-8", errors="replace")
+        if not was_of_this_schema(reason):
+            continue
+        before = Path(reason.partition(": $.schema: ")[0])
+        target = state.spool / before.parent.name / before.name
+        document = why.with_name(why.name.removesuffix(_REASON))
+        if document.exists() and not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            document.rename(target)
+            why.unlink()
+
+
 def _set_aside(path: Path, rejected: Path, reason: str) -> Rejection | None:
     """Move a document and write the reason next to it; None if another ingester moved it."""
     rejected.mkdir(parents=True, exist_ok=True)
@@ -318,7 +338,7 @@ def _claim(name: str, rejected: Path) -> tuple[Path, Path]:
     attempt = 0
     while True:
         numbered = name if attempt == 0 else f"{name.removesuffix('.json')}.{attempt}.json"
-        target, why = rejected / numbered, rejected / f"{numbered}.reason.txt"
+        target, why = rejected / numbered, rejected / f"{numbered}{_REASON}"
         attempt += 1
         if target.exists():
             continue

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import begin_writing
-from benchcore.store.documents import check_size, find_schema_problems
+from benchcore.store.documents import check_size, describe_other_schema, find_schema_problems
 from benchcore.store.models import DuelRun, Proof
 
 _SHARED = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
@@ -54,6 +54,9 @@ def ingest_proofs(engine: Engine, state: State, *, only_new: bool = False) -> li
         try:
             check_size(path)
             document = json.loads(path.read_text(encoding="utf-8"))
+            if other := describe_other_schema(document, "proof"):
+                refused.append(f"{path}: {other}")
+                continue
             if problems := [*find_schema_problems(document, "proof")]:
                 raise ValueError(problems[0])
             datetime.fromisoformat(document["ended_at"])

@@ -33,7 +33,8 @@ def first(document: Document) -> Any:
 WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
     "another schema": (
         lambda d: d.update(schema=2),
-        "$.schema: wanted const 1, got 2",
+        "$.schema: wanted schema 1, got schema 2, which a newer Dead Heat wrote; update Dead Heat, "
+        "then run `deadheat ingest` again",
     ),
     "an unknown key": (
         lambda d: d.update(novel=1),

@@ -236,6 +236,25 @@ def test_an_invalid_document_is_rejected_with_its_reason(engine: Engine, state: 
     assert "$.duel.batch: wanted minimum 1, got 0" in reason
 
 
+def test_a_version_takes_the_documents_of_its_schema_that_an_older_one_rejected(
+    engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spool_document(state.spool, make_document())
+    newer = spool_document(state.spool, {**make_document(duel_run=IDS[1]), "schema": 2})
+    with monkeypatch.context() as older:  # one that knows schema 0 alone
+        older.setattr("benchcore.store.documents._find_number", lambda name: 0)
+        refused = ingest_spool(engine, state).rejected
+    assert len(refused) == 2
+    assert all("update Dead Heat, then run `deadheat ingest`" in each.reason for each in refused)
+    assert not path.exists() and not newer.exists()
+    report = ingest_spool(engine, state)
+    assert (report.ingested, report.rejected) == ((DUEL_RUN,), ())
+    assert path.exists()
+    left = {newer.name, f"{newer.name}.reason.txt"}
+    assert {each.name for each in state.rejected.iterdir()} == left
+    assert ingest_spool(engine, state).rejected == ()
+
+
 def test_an_earlier_rejected_file_is_never_overwritten(engine: Engine, state: State) -> None:
     for campaign in ("a", "b", "c"):
         (state.spool / campaign).mkdir()

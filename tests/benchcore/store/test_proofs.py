@@ -99,4 +99,6 @@ def test_a_file_that_is_not_a_proof_is_refused_and_reported(
     (state.proofs / "bad.json").write_text(json.dumps({**_proof(), **change}))
     (refused,) = ingest_proofs(engine, state)
     assert "bad.json" in refused
+    assert ("update Dead Heat" in refused) == ("schema" in change)
+    assert ("delete it" in refused) == ("schema" not in change)
     assert list_proofs(engine, SUBJECT) == []
