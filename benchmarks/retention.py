@@ -32,7 +32,7 @@ from benchcore.demo.write import list_documents, plan_night
 from benchcore.planning.matrix import make_plan, save_plan
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.plans import campaign_folder
-from benchcore.running.retention import list_removals, list_sizes
+from benchcore.running.retention import list_sizes, list_unneeded
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
@@ -127,7 +127,7 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
         "history": lambda: save_history(engine, state),
         "Data Docs": lambda: _write_docs(state.data_docs(campaign)),
         "publish": lambda: publish_campaign(state, campaign),
-        "prune": lambda: remove_files(state, list_removals(state, keep)),
+        "prune": lambda: remove_files(state, list_unneeded(state, keep)),
     }
     taken = {name: _time(step) for name, step in steps.items() if name != "prune"}
     _backdate(state.site / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels])

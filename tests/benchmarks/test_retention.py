@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import retention
 
+from benchcore.environments.build import list_environments
 from benchcore.planning.matrix import load_plan, save_plan
 from benchcore.state import State
 from benchcore.store.database import open_database
@@ -35,6 +36,19 @@ def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.M
     packed = [each for each in campaigns if not any((state.spool / each).glob("*.json"))]
     assert packed == campaigns[:-2]
     assert all(any((state.spool / each).iterdir()) for each in campaigns)
+
+
+def test_nights_are_pruned_as_a_night_prunes(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an undecided suspicion compares stays."""
+    monkeypatch.setattr(retention, "SIZES", dict.fromkeys(retention.SIZES, 1_000))
+    needed = set[str]()
+    monkeypatch.setattr("benchcore.running.retention.list_open_environments", lambda engine: needed)
+    engine = open_database(state.database_url)
+    for days_ago in (3, 2, 1, 0):
+        retention.pass_night(state, engine, retention._plan(days_ago), keep=1)
+        needed.update(each.key for each in list_environments(state))
+    engine.dispose()
+    assert {each.key for each in list_environments(state)} == needed
 
 
 def test_a_second_year_has_nights_of_its_own(tmp_path: Path) -> None:
