@@ -15,7 +15,10 @@ from benchcore.store.reports.certificates import list_certificates
 from benchcore.verdict.releases import ReleaseStep, ReleaseTrend, find_trend
 from benchcore.verdict.samples import swap_sides
 
-_OF_CASE = ("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm")
+_OF_CASE = (
+    *("workload", "case_name", "track", "device_fingerprint", "device_model", "method"),
+    "a_arm",
+)
 
 
 def list_trends(
@@ -24,7 +27,8 @@ def list_trends(
     """A row per case and metric in which the releases up to `newest` add up to more than its
     smallest change, with the `factors` of the newest version's amount over the version `since`'s.
 
-    Every pair of neighbouring versions counts that was measured in one duel, in any campaign.
+    Every pair of neighbouring versions counts that was measured in one duel, in any campaign. Each
+    METHOD has a history of its own.
     """
     chains = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
     for row in list_certificates(engine, metrics):

@@ -31,7 +31,9 @@ def engine(state: State) -> Iterator[Engine]:
     engine.dispose()
 
 
-def _measure(engine: Engine, state: State, times: Sequence[float], first: int = 0) -> None:
+def _measure(
+    engine: Engine, state: State, times: Sequence[float], first: int = 0, method: int = 1
+) -> None:
     """A campaign for each release: its version against the one before it, three compilations."""
     for number in range(1, len(times)):
         racers = [
@@ -47,6 +49,7 @@ def _measure(engine: Engine, state: State, times: Sequence[float], first: int = 
         ]
         name = f"release-{first + number}"
         document = make_document(racers, duel_run=f"{first + number:016x}", campaign=name)
+        document["method"] = method
         keep_history(engine, state, [document])
 
 
@@ -68,3 +71,12 @@ def test_a_missing_release_ends_the_history(engine: Engine, state: State) -> Non
     _measure(engine, state, [1.05, 1.05, 1.05], first=2)
     assert list_trends(engine, "jax", "0.13.0", [STEP]) == []
     assert list_trends(engine, "jax", "0.10.0", [STEP]) == []  # one release is no trend
+
+
+def test_releases_that_another_method_measured_are_no_part_of_the_history(
+    engine: Engine, state: State
+) -> None:
+    _measure(engine, state, [1.0, 1.01, 1.0201])
+    _measure(engine, state, [1.0201, 1.030301, 1.04060401], first=2, method=2)
+    [found] = list_trends(engine, "jax", "0.13.0", [STEP])
+    assert (found["since"], found["num_releases"]) == ("0.11.0", 2)
