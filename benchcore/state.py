@@ -76,13 +76,17 @@ class State:
         return self.site / campaign / "checks"
 
     def link_page(self, campaign: str) -> str:
-        """The URL of a campaign's own page, which later campaigns do not replace: under
+        """The URL of a campaign's own page, which later campaigns do not replace."""
+        return self.link(f"{campaign}/index.html")
+
+    def link(self, address: str) -> str:
+        """The URL of an address within the site, such as `events.html#event-1`: under
         DEADHEAT_DASHBOARD_URL if it is set, else of the file."""
-        page = self.site / campaign / "index.html"
         served = variables.DASHBOARD_URL.read()
-        if not served:
-            return page.absolute().as_uri()
-        return f"{served.rstrip('/')}/{page.relative_to(self.site).as_posix()}"
+        if served:
+            return f"{served.rstrip('/')}/{address}"
+        page, mark, anchor = address.partition("#")
+        return f"{(self.site / page).absolute().as_uri()}{mark}{anchor}"
 
     @property
     def database_url(self) -> str:

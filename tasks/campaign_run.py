@@ -109,6 +109,12 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
             link_text="Dashboard",
             description=void,
         )
+        if (state.data_docs(campaign) / "index.html").exists():
+            create_link_artifact(
+                key=name_key("data-docs", campaign),
+                link=state.link(f"{campaign}/checks/index.html"),
+                link_text="Data Docs of the checks",
+            )
     if variables.WANDB.read():  # a campaign never fails for it
         pipeline.send_to_wandb(campaign=campaign, root=root, return_state=True)
     return {
