@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
 from benchcore.cell.measure.host import TelemetrySampler
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.running.duel_process import result_path
 from benchcore.state import State
-from benchcore.store.database import open_database
+from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import remove_duel
-from benchcore.store.reports.void import list_disturbed
+from benchcore.store.reports.void import list_clean_pairs, list_disturbed
 
 _WINDOW_S = 0.3
 _PAUSE_S = 10.0
@@ -52,20 +54,54 @@ def wait_for_quiet(
     return True
 
 
-def set_aside_void(state: State, plan: Plan) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class SetAside:
+    """A disturbed duel's document, set aside so that the duel is measured again."""
+
+    duel: PlannedDuel
+    path: Path
+    """Where the document is now."""
+    clean: set[frozenset[str]]
+    """Its pairs that shared an undisturbed round."""
+
+
+def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
     """Set the documents of a plan's disturbed duels aside, in the folder `void` beside them,
-    so that they are measured again; the titles of these duels. What counts stays."""
+    so that they are measured again. `keep_better` puts back what was better."""
     engine = open_database(state.database_url)
     disturbed = set(list_disturbed(engine, plan.campaign))
-    titles = list[str]()
+    clean = list_clean_pairs(engine, plan.campaign) if disturbed else {}
+    found = list[SetAside]()
     for duel in plan.duels:
         path = result_path(state, plan.campaign, duel.duel_run)
         if duel.duel_run not in disturbed or not path.exists():
             continue
-        folder = path.parent / "void"
-        folder.mkdir(exist_ok=True)
-        number = len(list(folder.glob(f"{duel.duel_run}.*.json"))) + 1
-        remove_duel(engine, duel.duel_run)  # first: a document in the spool brings its rows back
-        path.rename(folder / f"{duel.duel_run}.{number}.json")
-        titles.append(duel.title)
+        moved = _move(engine, path)
+        found.append(SetAside(duel=duel, path=moved, clean=clean[duel.duel_run]))
+    return found
+
+
+def keep_better(state: State, plan: Plan, aside: Iterable[SetAside]) -> list[str]:
+    """Put back each document with an undisturbed pair that the new measurement, which was ingested,
+    lacks; the titles of these duels. The next ingest brings their rows back."""
+    engine = open_database(state.database_url)
+    clean = list_clean_pairs(engine, plan.campaign)
+    titles = list[str]()
+    for each in aside:
+        if each.clean <= clean.get(each.duel.duel_run, set()):
+            continue
+        path = result_path(state, plan.campaign, each.duel.duel_run)
+        if path.exists():
+            _move(engine, path)
+        each.path.rename(path)
+        titles.append(each.duel.title)
     return titles
+
+
+def _move(engine: Engine, path: Path) -> Path:
+    """Set a document aside; its new path."""
+    folder = path.parent / "void"
+    folder.mkdir(exist_ok=True)
+    number = len(list(folder.glob(f"{path.stem}.*.json"))) + 1
+    remove_duel(engine, path.stem)  # first: a document in the spool brings its rows back
+    return path.rename(folder / f"{path.stem}.{number}.json")

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect import flow
-from result_documents import make_document, make_plan, spool_document
+from result_documents import (
+    JAX,
+    OLD_JAX,
+    TORCH,
+    Racer,
+    make_document,
+    make_plan,
+    spool_document,
+)
 
 from benchcore.planning.matrix import save_plan
-from benchcore.running.plans import campaign_folder
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import STDLIB
+from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from dashboards.site.files import SiteFiles
 from dashboards.wandb_runs import list_waiting, send_runs
-from tasks.campaign_run import conclude_campaign
+from tasks.campaign_run import conclude_campaign, run_campaign
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -103,3 +114,57 @@ def test_a_campaign_is_concluded_although_wandb_takes_nothing(
     else:
         assert "`deadheat wandb sync` sends it later" in caplog.text
         assert len(list_waiting(state)) == 1
+
+
+def test_the_run_links_to_the_page_and_to_the_data_docs(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, links = sys.modules[conclude_campaign.__module__], list[tuple[str, str]]()
+    monkeypatch.setenv("DEADHEAT_DASHBOARD_URL", "https://race.example")
+
+    def create(*, key: str, link: str, **_: Any) -> None:
+        links.append((key, link))
+
+    monkeypatch.setattr(module, "create_link_artifact", create)
+    _conclude("older", state)
+    page = "https://race.example/older"
+    assert links == [
+        ("dashboard-older", f"{page}/index.html"),
+        ("data-docs-older", f"{page}/checks/index.html"),
+    ]
+    assert (state.data_docs("older") / "index.html").exists()
+
+
+def test_a_rerun_keeps_what_counted_where_it_measures_worse(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make(*disturbed: Racer) -> dict[str, Any]:
+        document = make_document(
+            (JAX, OLD_JAX, TORCH), duel_run=plan.duels[0].duel_run, campaign="again"
+        )
+        names = {each.name for each in disturbed}
+        for contender in document["contenders"]:
+            for block in (block for start in contender["starts"] for block in start["blocks"]):
+                block["telemetry"]["foreign_cpu_share"] = 0.9 * (contender["name"] in names)
+        return document
+
+    def measure(*_: Any) -> list[str]:
+        assert not path.exists()
+        spool_document(state.spool, make(JAX, OLD_JAX, TORCH))
+        return []
+
+    bare = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3)
+    plan = draft_plan(Profile(name="cheap", matches=(bare,)), site="local", campaign="again")
+    save_plan(plan, campaign_folder(state, "again") / "plan.json")
+    first = make(TORCH)
+    path = spool_document(state.spool, first)
+    ingest_spool(open_database(state.database_url), state)
+    monkeypatch.setattr(sys.modules[run_campaign.__module__], "_measure_all", measure)
+
+    @flow(name="measures")
+    def measures() -> dict[str, Any]:
+        return run_campaign("again", str(state.root))
+
+    measures()
+    assert "the earlier measurement is kept, as more of it counts: noop bare" in caplog.text
+    assert json.loads(path.read_text()) == first

@@ -4,7 +4,7 @@ duels that are worth measuring again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import median
 
@@ -14,34 +14,67 @@ from sqlalchemy.orm import Session
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
 from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
 from benchcore.store.duels import read_duels
-from benchcore.store.models import ContenderRun, DuelRun, FailedCheckRow, PairRatio, StartRun
+from benchcore.store.models import (
+    ContenderRun,
+    DuelRun,
+    FailedCheckRow,
+    PairRatio,
+    StartRun,
+    SuspicionRow,
+)
 from benchcore.store.records import DuelRecord
 from benchcore.verdict.duel.physics import SENTINELS
+from benchcore.verdict.duel.ratios import classify_pair
 from benchcore.verdict.starts import log_ratios_by_start
 
+_Starts = Mapping[int, Mapping[int, float]]
 _ENDED_WELL = ("ok", "workaround")
 _NEVER_COUNT = (CALIBRATION_TRACK, DEFECT_TRACK)
 """Tracks that are measured for another purpose than a ratio."""
+_OF_MACHINE = (*SENTINELS, "noop")
+"""Workloads that measure the machine or us: they say nothing about what a plan is for."""
 _NO_CEILING = "judged physics"
 """The suite that a pair fails without a ceiling: by design in a plan that measures none."""
 
 
 def list_disturbed(engine: Engine, campaign: str) -> list[str]:
-    """The duel runs of a campaign whose blocks others disturbed until no two contenders shared an
-    undisturbed round: measuring them again may give what this run could not."""
-    return [each.duel_run for each in read_duels(engine, campaign) if _is_disturbed(each)]
+    """The duel runs of a campaign in which others disturbed every shared round of some pair:
+    measuring them again may give what this run could not. Not those that a suspicion rests on,
+    which would be lost with their rows."""
+    found = [each.duel_run for each in read_duels(engine, campaign) if _is_disturbed(each)]
+    rests_on = (SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    with Session(engine) as session:
+        kept = {run for row in session.execute(select(*rests_on)) for run in row} if found else ()
+    return [each for each in found if each not in kept]
+
+
+def list_clean_pairs(engine: Engine, campaign: str) -> dict[str, set[frozenset[str]]]:
+    """By duel run of a campaign, the pairs that shared an undisturbed round; of a lone contender
+    itself, if it had one."""
+    return {each.duel_run: _find_clean(each) for each in read_duels(engine, campaign)}
 
 
 def _is_disturbed(record: DuelRecord) -> bool:
-    ran = [side for side in record.sides if side.starts]
-    if not any(rounds for side in ran for rounds in side.degraded.values()):
-        return False
+    measured = {each.name: each.starts for each in record.sides}
+    return _find_clean(record) != _find_pairs(record, measured)
+
+
+def _find_clean(record: DuelRecord) -> set[frozenset[str]]:
+    return _find_pairs(record, {each.name: each.valid_starts for each in record.sides})
+
+
+def _find_pairs(record: DuelRecord, times: Mapping[str, _Starts]) -> set[frozenset[str]]:
+    """The pairs that are compared, or all if none is, whose sides share a round in `times`."""
+    ran = [each for each in record.sides if each.starts]
     if len(ran) == 1:
-        return not any(ran[0].valid_starts.values())
-    return not any(
-        log_ratios_by_start(one.valid_starts, other.valid_starts)
-        for one, other in combinations(ran, 2)
-    )
+        return {frozenset((each.name,)) for each in ran if any(times[each.name].values())}
+    alone, pairs = len(record.sides) == 2, list(combinations(ran, 2))
+    compared = [each for each in pairs if classify_pair(*each, alone=alone) is not None]
+    return {
+        frozenset((one.name, other.name))
+        for one, other in compared or pairs
+        if log_ratios_by_start(times[one.name], times[other.name])
+    }
 
 
 def explain_void(engine: Engine, campaign: str) -> str | None:
@@ -66,13 +99,15 @@ def explain_void(engine: Engine, campaign: str) -> str | None:
 
 
 def _explain_failures(session: Session, campaign: str) -> str | None:
-    """Why no contender of the campaign ended well; None = one did, or there is none."""
+    """Why no contender of the campaign ended well; None = one did, or there is none. Those that
+    measure the machine count only in a campaign of nothing else."""
     query = (
         select(ContenderRun)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
         .where(DuelRun.campaign == campaign, DuelRun.track.not_in(_NEVER_COUNT))
     )
-    contenders = list(session.scalars(query))
+    own = query.where(DuelRun.workload.not_in(_OF_MACHINE))
+    contenders = list(session.scalars(own)) or list(session.scalars(query))
     if not contenders or any(each.status in _ENDED_WELL for each in contenders):
         return None
     counts = Counter(each.status for each in contenders)

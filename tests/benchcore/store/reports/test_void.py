@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kept_histories import keep_history
-from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan, spool_document
+from result_documents import (
+    CAMPAIGN,
+    JAX,
+    OLD_JAX,
+    TORCH,
+    make_document,
+    make_plan,
+    spool_document,
+)
+from sqlalchemy.orm import Session
 
-from benchcore.planning.matrix import PlannedDuel
+from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
-from benchcore.running.disturbances import set_aside_void
+from benchcore.running.disturbances import keep_better, set_aside_void
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.void import explain_void, list_disturbed
 
 QUIET, BUSY = f"{1:016x}", f"{2:016x}"
@@ -83,6 +95,83 @@ def test_contenders_that_are_all_unsupported_measured_nothing(engine: Engine, st
     assert text is not None and "no contender ran (2 unsupported)" in text
 
 
+@pytest.mark.parametrize("workload", ["matmul", "noop"])
+def test_an_unsupported_contender_is_the_reason_although_the_machine_was_measured(
+    engine: Engine, state: State, workload: str
+) -> None:
+    alone = make_document([replace(JAX, status="unsupported")], duel_run=QUIET)
+    machine = make_document([TORCH], duel_run=BUSY)
+    machine["duel"]["workload"] = workload
+    keep_history(engine, state, [alone, machine])
+    text = explain_void(engine, CAMPAIGN)
+    assert text is not None and "no contender ran (1 unsupported): it broke" in text
+
+
+def test_a_campaign_that_only_measures_the_machine_is_not_void(
+    engine: Engine, state: State
+) -> None:
+    document = make_document([TORCH], duel_run=QUIET)
+    document["duel"]["workload"] = "noop"
+    keep_history(engine, state, [document])
+    assert explain_void(engine, CAMPAIGN) is None
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return replace(make_plan(CAMPAIGN), duels=(_plan_duel(BUSY),))
+
+
+def _disturb_torch(engine: Engine, state: State, *shares: float) -> dict[str, Any]:
+    """A duel of JAX, the JAX before it, and torch, with these shares used by others."""
+    document = _disturb(make_document((JAX, OLD_JAX, TORCH), duel_run=BUSY), *shares)
+    keep_history(engine, state, [document])
+    return document
+
+
+def test_a_void_pair_is_measured_again_and_what_counts_is_kept(
+    engine: Engine, state: State, plan: Plan
+) -> None:
+    first = _disturb_torch(engine, state, 0.0, 0.0, 0.9)
+    assert list_disturbed(engine, CAMPAIGN) == [BUSY]
+    (aside,) = set_aside_void(state, plan)
+    assert aside.clean == {frozenset((JAX.name, OLD_JAX.name))}
+    assert keep_better(state, plan, [aside]) == ["mlp tiny"], "it was not measured again"
+    assert ingest_spool(engine, state).ingested == (BUSY,)
+
+    (aside,) = set_aside_void(state, plan)
+    _disturb_torch(engine, state, 0.0, 0.9, 0.0)
+    assert keep_better(state, plan, [aside]) == ["mlp tiny"], "another pair counted before"
+    assert ingest_spool(engine, state).ingested == (BUSY,)
+    path = state.spool / CAMPAIGN / f"{BUSY}.json"
+    assert json.loads(path.read_text()) == first
+
+    (aside,) = set_aside_void(state, plan)
+    _disturb_torch(engine, state, 0.0, 0.0, 0.0)
+    assert keep_better(state, plan, [aside]) == []
+    assert list_disturbed(engine, CAMPAIGN) == []
+
+
+def test_a_duel_that_a_suspicion_rests_on_is_not_measured_again(
+    engine: Engine, state: State
+) -> None:
+    _disturb_torch(engine, state, 0.0, 0.0, 0.9)
+    night, runs = datetime(2026, 1, 2, tzinfo=UTC), ("before_run", "since_run", "after_run")
+    named = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint", "metric")
+    with Session(engine) as session, session.begin():
+        session.add(
+            SuspicionRow(
+                **dict.fromkeys(named, "x"),
+                **dict.fromkeys(runs, BUSY),
+                **dict.fromkeys(("since", "opened_at", "updated_at"), night),
+                trigger="shift",
+                state="open",
+                ratio=1.1,
+                reason="",
+            )
+        )
+    assert list_disturbed(engine, CAMPAIGN) == []
+
+
 def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -> None:
     documents = [make_document(duel_run=QUIET), _disturb(make_document(duel_run=BUSY), 0.5, 0.5)]
     duels = tuple(_plan_duel(each["duel_run"]) for each in documents)
@@ -90,13 +179,14 @@ def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -
     keep_history(engine, state, documents)
     for each in documents:
         spool_document(state.spool, each)
-    titles = set_aside_void(state, plan)
-    assert titles == ["mlp tiny"]
+    (aside,) = set_aside_void(state, plan)
+    assert (aside.duel.title, aside.clean) == ("mlp tiny", set())
     folder = state.spool / CAMPAIGN
     assert [each.stem for each in folder.glob("*.json")] == [QUIET]
     assert (folder / "void" / f"{BUSY}.1.json").exists()
     assert ingest_spool(engine, state).ingested == ()
     assert set_aside_void(state, plan) == []
+    assert keep_better(state, plan, [aside]) == []
     spool_document(state.spool, documents[1])  # measured again
     assert ingest_spool(engine, state).ingested == (BUSY,)
 
