@@ -15,6 +15,7 @@ from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from dashboards.publish import refresh_pages
 from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
@@ -56,6 +57,8 @@ def confirm(
         return Failed(message=str(error))
     for each in found.alerts:
         emit_shift(each)
+    if found.alerts:
+        refresh_pages(state)  # the alerts link to their events
     summary = count_verdicts(found.rows)
     show_table("confirmation", found.rows, summary, _COLUMNS)
     return Failed(message="; ".join(found.unsent)) if found.unsent else Completed(message=summary)

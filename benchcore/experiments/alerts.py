@@ -5,23 +5,24 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.pairs import BisectTarget, write_comparison
 from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import find_case
 from benchcore.planning.requests import list_own_settings, write_extras
-from benchcore.protocol import name_case
+from benchcore.protocol import DEFAULT_TRACK, name_case
+from benchcore.store.metrics import find_tracked
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.store.reports.operations import SLOW, find_move, measure_slowness
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from benchcore.verdict.samples import Judgement
+from benchcore.verdict.samples import Judgement, swap_sides
 
 _MOST_NAMED = 5
 _MANY = 2.0
@@ -130,6 +131,24 @@ def describe_factors(row: Mapping[str, Any]) -> str:
     return f"{case} is {_percent(math.log(factor), sign)} % {direction} ({ends[0]} to {ends[1]} %)"
 
 
+def list_changed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """As `describe_factors`, of the certificates in an alert's details that are a change, the
+    largest first."""
+    changed = [row for row in rows if row["certificate"] in CHANGED]
+    changed.sort(key=lambda row: -abs(math.log1p(row["change"])))
+    return [describe_factors(_add_factors(row)) for row in changed]
+
+
+def _add_factors(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of an alert's details as a certificate: with the new amount over the old one."""
+    metric = find_tracked(row["metric"])
+    logs = tuple(math.log1p(row[name]) for name in ("change", "low", "high"))
+    if metric.better == "lower":
+        logs = swap_sides(*logs)
+    factors = dict(zip(("ratio", "low", "high"), map(math.exp, logs), strict=True))
+    return {"track": DEFAULT_TRACK, **row, "noun": metric.noun, "factors": factors}
+
+
 def _name_case(workload: str, case_name: str, track: str) -> str:
     """In words; the name in commands where the case is no longer in the catalogue."""
     try:
@@ -174,18 +193,18 @@ def write_shift(
         for name in ("suspicion", "series", "metric", "culprit", "change", "conditions")
     }
     details |= {"differences": outcome["candidates"], "moved": outcome["moved"]}
-    details |= {"dashboard": outcome["dashboard"], **_name_cause(suspicion, finding)}
+    details |= {"dashboard": None, **_name_cause(suspicion, finding)}  # `outbox` knows the event
     return {"text": describe_shift(suspicion, finding), "details": details}
 
 
 def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
-    """The release behind a shift, and the commands that measure it again and find its package;
-    None = no one release."""
+    """The release behind a shift, and the command that finds its package; None = no one release.
+    And the commands that measure it again."""
     sides = {
         "a": (suspicion.a_old, suspicion.a_new, finding.a),
         "b": (suspicion.b_old, suspicion.b_new, finding.b),
     }
-    found = dict.fromkeys(("cause", "again", "search"))
+    found = {"cause": None, "search": None, "again": _measure_again(suspicion, finding)}
     if finding.culprit not in sides:
         return {**found, "size": abs(finding.change.log_ratio or 0.0)}
     old, new, effect = sides[finding.culprit]
@@ -199,6 +218,27 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
         "search": f"{target.command} --dependencies",
         "size": size,
     }
+
+
+def _measure_again(suspicion: SuspicionRecord, finding: Finding) -> str | None:
+    """Without one release to blame: the commands that compare the versions of each side, else the
+    one that compares both sides as they are now; None = they are one environment."""
+    sides = ((suspicion.a_old, suspicion.a_new), (suspicion.b_old, suspicion.b_new))
+    moved = [each for each in sides if each[0].version != each[1].version]
+    if moved and finding.culprit in ("both", "unknown"):
+        return " && ".join(name_target(suspicion, *each).again for each in moved)
+    a, b = (
+        (
+            f"{new.framework}{write_extras(new.arm)}=={new.version}",
+            list_own_settings(new.framework, new.settings),
+        )
+        for _, new in sides
+    )
+    if a == b:
+        return None
+    case = spec_case(suspicion.key.case_name)
+    where = (suspicion.device, suspicion.site)
+    return write_comparison(suspicion.key.workload, case, a, b, *where)
 
 
 def name_target(
@@ -227,7 +267,7 @@ def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
     key = suspicion.key
     case = _name_case(key.workload, key.case_name, key.track)
     moved = f"{suspicion.levels.noun.capitalize()} on {case} changed"
-    if key.metric == STEP_TIME and key.control is None:
+    if key.metric == STEP_TIME:
         moved = f"{_name_speedup(suspicion)} on {case} {_write_change(finding)}"
     text = f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
     changed = describe_changes(suspicion.conditions)
@@ -235,7 +275,10 @@ def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
 
 
 def _name_speedup(suspicion: SuspicionRecord) -> str:
-    return f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)} speedup"
+    a, control = _title(suspicion.a_new), suspicion.key.control
+    if control is not None:
+        return f"{a}'s speedup over its {control} version"
+    return f"{a}/{_title(suspicion.b_new)} speedup"
 
 
 def _write_change(finding: Finding) -> str:

@@ -199,10 +199,7 @@ def _save(progress: Sequence[_Progress], engine: Engine, state: State) -> None:
                 name: getattr(each, name)
                 for name in ("campaigns", "lost", "candidates", "probe_failures")
             }
-            outcome = _describe(each) | {
-                "moved": list_companions(engine, each.suspicion.id),
-                "dashboard": state.link_page(each.campaigns[-1]) if each.campaigns else None,
-            }
+            outcome = _describe(each) | {"moved": list_companions(engine, each.suspicion.id)}
             alert = write_shift(each.suspicion, each.finding, outcome)
             details |= {"names": each.names, "alert": alert}
             store_finding(engine, each.suspicion.id, each.finding, **details)

@@ -20,6 +20,7 @@ from filelock import FileLock
 
 from benchcore import variables
 from benchcore.errors import UserError
+from benchcore.experiments.alerts import list_changed
 from benchcore.protocol import write_json
 from benchcore.state import State
 from benchcore.store.database import Engine
@@ -34,6 +35,7 @@ _SECTIONS = {
     "program": "Program",
 }
 _MOST_LISTED = 6
+_MOST_ROWS = 10
 _MOST_SENTENCES = 5
 
 
@@ -166,10 +168,16 @@ def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:
 
 
 def write_body(text: str, details: Mapping[str, Any]) -> str:
-    """What people read: the sentence, what else changed, what differs, the link and the command."""
+    """What people read: the sentence, what changed, what differs, the link and the command."""
     lines = [text]
+    changed = list_changed(details.get("certificates") or ())
+    if changed:
+        lines.append("What changed, largest first:")
+        lines += [f"- {each}" for each in changed[:_MOST_ROWS]]
+    if len(changed) > _MOST_ROWS:
+        lines.append(f"- and {len(changed) - _MOST_ROWS} more")
     moved = [each for each in details.get("moved") or [] if each not in text]
-    if moved:
+    if moved and not changed:
         lines.append(f"Also changed: {'; '.join(moved[:_MOST_LISTED])}.")
     for kind, title in _SECTIONS.items():
         rows = [each for each in details.get("differences") or [] if each["kind"] == kind]
@@ -200,7 +208,7 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
         if event not in queued:  # else a process died before it recorded that
             cause = alert["details"].get("cause") or f"event {event}"
             groups.setdefault(cause, {})[event] = alert
-    found = [_join(cause, of_one) for cause, of_one in groups.items()]
+    found = [_join(cause, of_one, state) for cause, of_one in groups.items()]
     for each in sorted(found, key=lambda each: -each["size"]):
         details = {name: value for name, value in each.items() if name not in ("key", "text")}
         write_alert(state, each["key"], each["text"], details)
@@ -209,8 +217,8 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     return found
 
 
-def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """One alert of the events of a cause."""
+def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]], state: State) -> dict[str, Any]:
+    """One alert of the events of a cause, which links to the first of them."""
     events = sorted(alerts, key=lambda each: -_size(alerts[each]))
     first = alerts[events[0]]
     texts = [f"Event {each}: {alerts[each]['text']}" for each in events]
@@ -224,6 +232,7 @@ def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
         "key": f"event-{numbers}",
         "text": text,
         **first["details"],
+        "dashboard": state.link(f"events.html#event-{events[0]}"),
         "event": events[0],
         "events": events,
         "size": _size(first),

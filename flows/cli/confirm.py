@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchcore import variables
 from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
@@ -39,8 +40,10 @@ def confirm(
     Every confirmed change becomes an event, and is sent to DEADHEAT_NOTIFY and
     DEADHEAT_WEBHOOK_URL: one message per release.
     """
-    from tasks.alerts import draw_suspicion  # charts take a second to import
+    from dashboards.publish import refresh_pages  # charts take a second to import
+    from tasks.alerts import draw_suspicion, emit_shift
 
+    emits = variables.PREFECT_API_URL.read() is not None  # measuring sets that of its own server
     looks, opened = check_looks(starts or LOOKS), open_state(state)
     request = ConfirmRequest(
         suspicions=tuple(suspicion or ()),
@@ -49,6 +52,10 @@ def confirm(
         context=RunContext(profile=load_profile(profile), site=site),
     )
     found = run_confirmation(request, opened, ConsoleMeasurer(opened), draw_suspicion(opened))
+    for each in found.alerts if emits else ():
+        emit_shift(each)
+    if found.alerts:
+        refresh_pages(opened)  # the alerts link to their events
     if as_json:
         print_json(found.rows)
     else:

@@ -28,6 +28,11 @@ SLOWER = _moved(1.05, 1.03, 1.07)
 FASTER = _moved(1 / 1.04, 1 / 1.06, 1 / 1.02)
 
 
+OUTCOME: dict[str, Any] = dict.fromkeys(
+    ("suspicion", "series", "metric", "culprit", "change", "conditions", "candidates", "moved")
+)
+
+
 def _side(framework: str, version: str) -> ContenderRecord:
     return ContenderRecord(
         name=f"{framework}-{version}",
@@ -114,6 +119,46 @@ def test_the_alert_names_what_moved(change: Judgement, found: dict[str, Any], te
     assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
 
 
+def _decide(culprit: Any, change: Judgement = SLOWER, **found: Any) -> Finding:
+    named: dict[str, Any] = {"a": SAME, "b": SAME, "control": SAME, "level": 0.0, "num_starts": 5}
+    return Finding(change=change, verdict="confirmed", culprit=culprit, **named | found)
+
+
+def test_a_shift_against_an_older_version_has_its_interval() -> None:
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("0.10.0", "0.10.0"))
+    suspicion = replace(suspicion, key=replace(suspicion.key, control="previous"))
+    change = _moved(1 / 1.05, 1 / 1.07, 1 / 1.03)
+    assert describe_shift(suspicion, _decide("a", change, a=SLOWER)) == (
+        "JAX's speedup over its previous version on MLP, inference, batch 128, fp32 fell 4.8 % "
+        "(2.9 to 6.5 %): JAX 0.12.0 is 5 % slower than 0.11.0. Device: AMD EPYC."
+    )
+
+
+_JAX = "deadheat compare mlp --case infer_b128 --a jax==0.11.0 --b jax==0.12.0"
+_TORCH = "deadheat compare mlp --case infer_b128 --a torch==2.14.0 --b torch==2.15.0"
+_BOTH = "deadheat compare mlp --case infer_b128 --a jax==0.12.0 --b torch==2.15.0"
+
+
+@pytest.mark.parametrize(
+    ("culprit", "found", "again"),
+    [
+        ("both", {"a": FASTER, "b": SLOWER}, f"{_JAX} && {_TORCH}"),
+        ("unknown", {}, f"{_JAX} && {_TORCH}"),
+        ("infrastructure", {}, _BOTH),
+    ],
+)
+def test_a_shift_without_one_release_to_blame_can_be_measured_again(
+    culprit: str, found: dict[str, Any], again: str
+) -> None:
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.15.0"))
+    details = write_shift(suspicion, _decide(culprit, **found), OUTCOME)["details"]
+    assert (details["cause"], details["search"], details["again"]) == (None, None, again)
+    rebuilt = _suspicion(("0.12.0", "0.12.0"), ("2.15.0", "2.15.0"))
+    for each in (culprit, "b"):
+        details = write_shift(rebuilt, _decide(each, b=SLOWER), OUTCOME)["details"]
+        assert details["again"] == _BOTH, "no version changed, so both sides are measured as now"
+
+
 def test_the_alert_names_the_conditions_that_changed() -> None:
     changed = ConditionChange(name="driver", old="570.1", new="580.2")
     suspicion = replace(_suspicion(("1", "1"), ("2", "2")), conditions=(changed,))
@@ -178,9 +223,7 @@ def test_the_alert_of_a_shift_has_the_whole_payload() -> None:
     finding = Finding(
         change=SLOWER, a=SAME, b=SLOWER, control=SAME, level=0.0, num_starts=5, culprit="b"
     )
-    given = ("suspicion", "series", "metric", "culprit", "change", "conditions", "candidates")
-    outcome: dict[str, Any] = dict.fromkeys((*given, "moved", "dashboard"))
-    details = write_shift(suspicion, finding, outcome)["details"]
+    details = write_shift(suspicion, finding, OUTCOME)["details"]
     assert set(PAYLOAD) <= set(details)
     assert details["cause"] == "PyTorch 2.15.0 against 2.14.0"
     assert details["search"] == (

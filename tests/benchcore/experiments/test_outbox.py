@@ -20,6 +20,7 @@ from benchcore.experiments.outbox import (
     send_waiting,
     set_picture,
     write_alert,
+    write_body,
 )
 from benchcore.state import State, open_state
 
@@ -60,6 +61,28 @@ def test_a_program_gets_json_and_people_get_text(
         "Page: http://127.0.0.1:4201/night/index.html",
         "Measure again: deadheat compare mlp --case infer_b128 --a jax==0.10.1 --b jax==0.10.2",
     ]
+
+
+def _certify(case: str, change: float, metric: str = "median_step_ns") -> dict[str, Any]:
+    row = {"workload": "mlp", "case_name": case, "a_arm": "jax-jit", "metric": metric}
+    ends = {"low": change - 0.01, "high": change + 0.01}
+    return {**row, "certificate": "better" if change > 0 else "worse", "change": change, **ends}
+
+
+def test_the_message_of_a_release_lists_what_moved_largest_first() -> None:
+    rows = [_certify(f"case_{number}", -0.02 * number) for number in range(2, 12)]
+    rows += [_certify("train_b128", 1.0), _certify("train_b128", -0.5, "cold_compile_s")]
+    rows.append({**_certify("infer_b8", -0.9), "certificate": "not shown"})
+    body = write_body("JAX 0.12.0 is slower.", {"moved": ["something"], "certificates": rows})
+    first, title, *listed, last = body.splitlines()
+    assert (first, title) == ("JAX 0.12.0 is slower.", "What changed, largest first:")
+    assert listed[0].startswith(
+        "- MLP, training, batch 128, fp32 (JAX) is 50 % faster (50 to 50 %)"
+    )
+    assert listed[1].startswith("- the compile time of MLP, training, batch 128, fp32 (JAX) is 2 ")
+    assert listed[2].startswith("- mlp case_11 (JAX) is 28 % slower (2")
+    assert (len(listed), last) == (10, "- and 2 more")
+    assert "infer_b8" not in body
 
 
 def test_marks_in_a_framework_s_message_are_no_html_in_a_mail(
@@ -180,6 +203,8 @@ def test_a_release_is_one_message_with_its_largest_shift_first(
         "Event 4: d is 1.3 times as slow. Event 1: a is 1.1 times as slow."
     )
     assert other["text"] == "Event 3: c is 1.2 times as slow."
+    pages = [each["dashboard"].partition("/site/")[2] for each in (release, other)]
+    assert pages == ["events.html#event-2", "events.html#event-3"]
     assert recorded == [1, 2, 3, 4]
     waiting = [path.name for path in (state.root / "alerts" / "waiting").glob("*.json")]
     assert sorted(waiting) == ["event-1-2-4.json", "event-3.json"]

@@ -10,19 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 from kept_histories import open_history
-from result_documents import make_history
+from result_documents import make_history, make_plan
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
 from benchcore.errors import UserError
 from benchcore.experiments.rounds import check_looks
-from benchcore.state import open_state
+from benchcore.planning.matrix import save_plan
+from benchcore.running.plans import campaign_folder
+from benchcore.state import State, open_state
 from benchcore.store.events import store_finding
 from benchcore.store.suspicions import refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
+from dashboards.publish import publish_campaign
+from dashboards.site.files import SiteFiles
 from flows.cli.confirm import print_confirmation
 from flows.cli.main import app, main
+from tasks import alerts
 
 CANDIDATE = {"side": "b", "kind": "package", "name": "triton", "old": "3.6", "new": "3.7"}
 
@@ -64,6 +69,38 @@ def _run_events(root: Path, *command: str) -> str:
     return " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_a_confirmation_emits_its_events_where_a_prefect_server_is(
+    root: Path, monkeypatch: pytest.MonkeyPatch, served: bool
+) -> None:
+    emitted = list[tuple[str, dict[str, Any]]]()
+    monkeypatch.setattr(alerts, "emit_event", lambda name, **named: emitted.append((name, named)))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api" if served else "")
+    done = CliRunner().invoke(app, ["confirm", "--state", str(root)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    if not served:
+        assert emitted == []
+        return
+    ((name, named),) = emitted
+    assert name == "deadheat.shift.confirmed"
+    assert named["resource"] == {"prefect.resource.id": "deadheat.event-1"}
+    payload = named["payload"]
+    assert payload["text"] == "Event 1: caused by torch: <b>"
+    assert (payload["events"], payload["culprit"]) == ([1], "torch")
+    assert payload["dashboard"].endswith("/site/events.html#event-1")
+
+
+def test_a_confirmation_adds_its_event_to_the_dashboard(root: Path) -> None:
+    state = State(root)
+    save_plan(make_plan("history"), campaign_folder(state, "history") / "plan.json")
+    publish_campaign(state, "history")
+    page = SiteFiles(state.site).path_of("pages/events")
+    page.unlink()
+    done = CliRunner().invoke(app, ["confirm", "--state", str(root)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "event-1" in page.read_text()
+
+
 def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,12 +111,14 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
         refused = CliRunner().invoke(app, command, catch_exceptions=False)
     assert refused.exit_code == 1
     assert "the alert 'event-1' waits: the webhook answered 503" in refused.stderr
-    with serve_webhook() as (url, alerts):
+    with serve_webhook() as (url, posted):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         for _ in range(2):
             assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     text = "Event 1: caused by torch: &lt;b&gt;"
-    assert alerts == [{"text": text, "event": 1, "events": [1], "culprit": "torch", "size": 0.0}]
+    page = State(root).link("events.html#event-1")
+    sent = {"event": 1, "events": [1], "culprit": "torch", "size": 0.0, "dashboard": page}
+    assert posted == [{"text": text, **sent}]
     assert _read_history(root)["event"]["unsent_alert"] is None  # a rebuild won't send it again
 
 
