@@ -202,7 +202,7 @@ def make_training_arrays(make_arrays, case, seed, batch):
     return Arrays(params={}, inputs=batch)
 def flops(case): return 0
 def least_bytes(case): return 0
-def tolerances(case): return {}
+def tolerances(case): return {"loss": 1e-6}
 
 SPEC = Spec(
     cases=CASES,
@@ -228,7 +228,7 @@ def build(case, arrays, settings):
         if mode == "killed" and steps > 3:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.002)
-        return batch[0].mean()
+        return batch[0][:1].mean() if mode == "half" else batch[0].mean()
     def see(batch):
         images = batch[0] // 2 if mode == "dark" else batch[0]
         means = images.mean(axis=(0, 2, 3) if mode == "nchw" else (0, 1, 2))
@@ -243,7 +243,12 @@ def build(case, arrays, settings):
         owed=lambda: None,
         reset=lambda: None,
     )
-    return Program(step=lambda inputs: None, training=lambda: training)
+    return Program(
+        place=lambda inputs: inputs,
+        step=lambda inputs: np.asarray(inputs["images"].mean()),
+        read=lambda loss: {"loss": loss},
+        training=lambda: training,
+    )
 """
 """A workload that learns nothing: its loss is the images' mean, and every image is right. Set to
 `dark`, it takes the images of its batches for half as bright."""

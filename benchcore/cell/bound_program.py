@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Step, Synchronise
+from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof import freshness, left_behind, same_work
-from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read
+from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
@@ -24,6 +25,8 @@ RunSteps = Callable[[int, Step], object]
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
 _FEWEST_SETTLED = 3
+DRAWN = "random_numbers"
+"""The manifest's reading of how many a step draws."""
 _NUM_FRESH_READ = 2
 """Steps on unseen inputs whose outputs are compared."""
 
@@ -160,9 +163,11 @@ class BoundProgram:
             return {}
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
-        found = {"random_numbers": str(taken.drawn)}
+        found = {DRAWN: str(taken.drawn)}
         if self._case.precision in EXACT:
             found["reads"] = describe_read(taken.arrays, given)
+        if uncomputed := describe_uncomputed(taken.uncomputed):
+            found["reads"] = uncomputed
         return found
 
     def list_work(self, list_work: ListWork) -> list[str]:
@@ -181,10 +186,13 @@ class BoundProgram:
         self.program.silence(False)
         same_work.check_silenced(silent, drawing)
 
-    def check_block(self, run_steps: RunSteps, synchronise: Synchronise) -> None:
+    def check_block(
+        self, run_steps: RunSteps, synchronise: Synchronise, *, silent: bool = True
+    ) -> None:
         """Run one short block, and check its last outputs, or the state that it leads to. Steps
         without a state take inputs that they have not seen. Nothing is run where nothing can be
-        checked, as before the proof. Raises StepUnlikeProofError."""
+        checked, as before the proof. Not `silent` is for steps that draw no random numbers.
+        Raises StepUnlikeProofError."""
         program, start = self.program, self._start
         if self._outputs and start.inputs and not self._at_start:
             fresh = freshness.list_fresh(start.inputs)
@@ -198,13 +206,33 @@ class BoundProgram:
             self._compare(found, program.read(program.step(buffers[-1])), "on unseen inputs")
         if self._at_start:
             number = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
-            program.silence(True)
+            program.silence(silent)
             program.reset(start.params)
             run_steps(number, self._step_on(Rotation(self._place(start))))
             came = left_behind.sample(program.state())
             program.silence(False)
             program.reset(start.params)
             left_behind.check_end(left_behind.sample({"params": start.params}), came, self._at_end)
+
+    def check_learning(self, learn: Callable[[], object], synchronise: Synchronise) -> None:
+        """Training on the first batch of a data set as an epoch does, by `learn`, which returns the
+        loss, must lead to where the proven step leads on the same batch. Raises
+        StepUnlikeProofError."""
+        program, start = self.program, self._start
+        ends = []
+        program.silence(True)
+        for proven in (True, False):
+            program.reset(start.params)
+            outputs = program.step(self.inputs) if proven else learn()
+            synchronise(outputs)
+            loss = program.read(outputs)["loss"] if proven else copy_to_host(outputs)
+            ends.append({**left_behind.sample(program.state()), "outputs": {"loss": loss}})
+        program.silence(False)
+        program.reset(start.params)
+        wanted, came = ends
+        left_behind.check_learnt(
+            left_behind.sample({"params": start.params}), came, wanted, self._case.precision
+        )
 
     def check_left_behind(
         self,

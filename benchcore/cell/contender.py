@@ -51,6 +51,7 @@ class Contender:
         self._data_path: str | None = None
         self._group: Group | None = None
         self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
+        self._learn_first: Callable[[], object] | None = None
 
     def serve(self) -> None:
         """Answer messages until the conductor closes the pipe. A failure is reported and ends this
@@ -190,6 +191,7 @@ class Contender:
         trainer = self._make_trainer(self._mode)
         trainer.rehearse()
         self._inspect_batch = trainer.inspect_batch
+        self._learn_first = trainer.learn_first
         return None
 
     def _make_trainer(self, mode: DataMode, powercap: Path = energy.POWERCAP) -> Trainer:
@@ -288,6 +290,8 @@ class Contender:
 
             np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
             finite = all(bool(np.isfinite(each).all()) for each in found.values())
+        if finite and self._learn_first is not None and when not in UNUSUAL:
+            self.program.check_learning(self._learn_first, runtime.synchronise)
         if when == "before" and finite:
             self._inspection.check_block()
         return sorted(evidence)

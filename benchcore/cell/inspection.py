@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchcore.cell.bound_program import BoundProgram, Step
+from benchcore.cell.bound_program import DRAWN, BoundProgram, Step
 from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.own_code import list_timed
@@ -66,7 +66,10 @@ class Inspection:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             if self._alone:
-                self._watched |= program.describe_taken(runtime.take_apart)
+                taken = program.describe_taken(runtime.take_apart)
+                self._watched |= taken
+                if taken.get(DRAWN) == "0":  # so its timed steps are the silent ones of the proof
+                    program.check_block(self._run_steps, runtime.synchronise, silent=False)
 
     def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
         """The part `effective` of a document, with further readings of the manifest."""

@@ -12,6 +12,15 @@ if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
 
 def list_arrays(nested: object) -> Iterator[Any]:
     """Every object with bytes in mappings, sequences and dataclasses, however deep."""
+    return (each for each in _list_leaves(nested) if hasattr(each, "nbytes"))
+
+
+def list_numbers(nested: object) -> Iterator[float]:
+    """Every number of Python's own in them, such as a loss that was copied to the host."""
+    return (each for each in _list_leaves(nested) if isinstance(each, int | float))
+
+
+def _list_leaves(nested: object) -> Iterator[Any]:
     if isinstance(nested, Mapping):
         inner = list(nested.values())
     elif isinstance(nested, list | tuple):
@@ -19,11 +28,10 @@ def list_arrays(nested: object) -> Iterator[Any]:
     elif dataclasses.is_dataclass(nested):
         inner = [getattr(nested, each.name) for each in dataclasses.fields(nested)]
     else:
-        if hasattr(nested, "nbytes"):
-            yield nested
+        yield nested
         return
     for each in inner:
-        yield from list_arrays(each)
+        yield from _list_leaves(each)
 
 
 def copy_to_host(array: Any) -> np.ndarray:

@@ -53,8 +53,12 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
     inner = [list(_walk(each, wanted)) for each in list_inner(equation)]
     if name in _UNCOUNTED and any(inner):
         raise ValueError(f"wanted products that can be counted, got some within {name!r}")
-    if name == "cond":  # the branch with the most work
-        inner = [max(inner, key=lambda each: sum(flops for _, flops in each), default=[])]
+    if name == "cond":
+        if len({tuple(sorted(add_up(each).items())) for each in inner}) > 1:
+            raise ValueError(
+                "wanted products that can be counted, got branches that differ in them"
+            )
+        inner = inner[:1]
     times = equation.params["length"] if name == "scan" else 1
     if name == "pallas_call":  # and of one program of its grid
         times = math.prod(equation.params["grid_mapping"].grid)

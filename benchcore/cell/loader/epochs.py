@@ -58,6 +58,12 @@ class Trainer:
         self.loader.take_digest()
         return seen
 
+    def learn_first(self) -> object:
+        """Train on the first batch, as an epoch does; the loss."""
+        loss = self.training.learn(self._first("train"))
+        self.loader.take_digest()
+        return loss
+
     def _first(self, split: str) -> Any:
         staged = self.training.stage(self.loader.take_first(split, layout=self.training.layout))
         return self.training.send(staged)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchcore.cell.nested import copy_to_host, list_arrays
+from benchcore.cell.nested import copy_to_host, list_arrays, list_numbers
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, State
 
@@ -44,6 +44,13 @@ def describe_read(read: Iterable[np.ndarray], given: Sequence[np.ndarray]) -> st
     foreign = list_foreign(large, given) if large else []
     shapes = sorted({f"{each.dtype}{list(each.shape)}" for each in foreign})
     return f"numbers that were not given: {' '.join(shapes)}" if foreign else ALL
+
+
+def describe_uncomputed(arrays: Iterable[np.ndarray]) -> str | None:
+    """The manifest's reading of arrays that a step returns as they stood there before; None = only
+    single numbers, as the empty step returns one."""
+    shapes = sorted({f"{each.dtype}{list(each.shape)}" for each in arrays if each.size > 1})
+    return f"what it returns: {' '.join(shapes)}" if shapes else None
 
 
 def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -107,11 +114,12 @@ def _is_plain(array: np.ndarray) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a step reads of what was there before it, in numpy, and how many random numbers it
-    draws."""
+    """What a step reads of what was there before it, in numpy, how many random numbers it draws,
+    and what it returns that it did not compute."""
 
     arrays: list[np.ndarray]
     drawn: int
+    uncomputed: list[np.ndarray] = field(default_factory=list)
 
 
 class Returned:
@@ -119,6 +127,8 @@ class Returned:
     compute what they report. `start` has the parameters that it moves; None = it moves none."""
 
     def __init__(self, outputs: object, start: Arrays | None) -> None:
+        import numpy as np
+
         self._names = [] if start is None else list(_choose_some(start.params))
         sizes = {start.params[name].size for name in self._names} if start else set()
         arrays = sorted(list_arrays(outputs), key=lambda each: int(each.nbytes))
@@ -126,7 +136,7 @@ class Returned:
         alike = [each for each in arrays if math.prod(each.shape) in sizes]
         self._sums = {_sum_values(copy_to_host(each)) for each in alike}
         left = _MOST_COPIED
-        self._copies: list[np.ndarray] = []
+        self._copies: list[np.ndarray] = [np.array(list(list_numbers(outputs)), dtype=np.float32)]
         for each in arrays:
             left -= int(each.nbytes)
             if left >= 0:

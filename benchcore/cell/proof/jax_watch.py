@@ -54,7 +54,39 @@ def take_apart(jax: Any, step: Callable[[], object]) -> Taken:
     found = {id(each): each for each in _list_constants(traced)}
     extended = jax.dtypes.extended  # keys of random numbers
     plain = [each for each in found.values() if not jax.dtypes.issubdtype(each.dtype, extended)]
-    return Taken(arrays=[copy_to_host(each) for each in plain], drawn=_count_drawn(traced))
+    return Taken(
+        arrays=[copy_to_host(each) for each in plain],
+        drawn=_count_drawn(traced),
+        uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
+    )
+
+
+def _list_uncomputed(closed: Any) -> list[Any]:
+    """The constants that are among what it returns."""
+    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    return [
+        constants[origin]
+        for origin in _find_origins(closed.jaxpr)
+        if not hasattr(origin, "val") and origin in constants
+    ]
+
+
+def _find_origins(jaxpr: Any) -> list[Any]:
+    """Of each output the variable that it is, through functions that return what they are given."""
+    origins: dict[Any, Any] = {}
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in JITS:
+            inner = equation.params["jaxpr"].jaxpr
+            passed = dict(zip(inner.invars, equation.invars, strict=True))
+            for out, origin in zip(equation.outvars, _find_origins(inner), strict=True):
+                if not hasattr(origin, "val") and origin in passed:
+                    origins[out] = passed[origin]
+    found = []
+    for each in jaxpr.outvars:
+        while not hasattr(each, "val") and each in origins:
+            each = origins[each]
+        found.append(each)
+    return found
 
 
 def _count_drawn(traced: Any, times: int = 1) -> int:

@@ -21,6 +21,9 @@ _OFF = 0.03
 _ROUNDINGS: Mapping[str, float] = {"bf16": 2.0**-7}
 """Relative error of a stored number; other precisions hold parameters in float32."""
 _ROUNDING = 2.0**-21
+_LOSS_OFF: Mapping[str, float] = {"bf16": 1e-2, "bf16_autocast": 1e-2}
+_LOSS_OFF_FP32 = 1e-4
+"""Relative difference of a loss where only the division of pixels by 255 is another one."""
 
 
 class StepUnlikeProofError(Exception):
@@ -85,6 +88,18 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
                 f"step should change them by {length:.2g}: the timed step does something else than "
                 "the proof's"
             )
+
+
+def check_learnt(before: State, came: State, wanted: State, precision: str) -> None:
+    """Raises StepUnlikeProofError where a step on a batch of a data set has another loss than the
+    proven step on the same batch (`outputs/loss`), or leads elsewhere."""
+    loss, proven = (float(each["outputs"]["loss"]) for each in (came, wanted))
+    if not abs(loss - proven) <= _LOSS_OFF.get(precision, _LOSS_OFF_FP32) * abs(proven):
+        raise StepUnlikeProofError(
+            f"a step on a batch of the data set has the loss {loss:.6g}, where the proven step has "
+            f"{proven:.6g}: the training that is timed is not the one that is proven"
+        )
+    check_step(before, came, {**wanted, "outputs": {}}, precision)
 
 
 def check_end(start: State, came: State, proven: State) -> None:

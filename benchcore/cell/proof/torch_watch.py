@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
-from benchcore.cell.nested import copy_to_host
+from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.host_calls import (
     is_named,
@@ -113,6 +113,7 @@ def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
 def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     """What a step takes: the whole memory of each tensor, as the step first read of it."""
     made: set[int] = set()
+    computed: set[int] = set()
     found: dict[int, Any] = {}
     drawn = 0
 
@@ -126,13 +127,36 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         out = func(*args, **kwargs)
         written = _list_dense(torch, out)
         made.update({each.untyped_storage()._cdata for each in written} - found.keys())
+        views = _identify(torch, (args, kwargs))
+        computed.update(_identify(torch, out) - views)
+        computed.update(_identify(torch, _list_changed(func, args, kwargs)))
         if _read_generators(torch, func, kwargs) != before:
             drawn += max((each.numel() for each in written), default=0)
         return out
 
     with run_as_written(torch), watch_operators(torch, run):
-        step()
-    return Taken(arrays=list(found.values()), drawn=drawn)
+        outputs = step()
+    left = [
+        each
+        for each in _list_dense(torch, list(list_arrays(outputs)))
+        if each.untyped_storage()._cdata not in computed
+    ]
+    return Taken(
+        arrays=list(found.values()), drawn=drawn, uncomputed=[copy_to_host(each) for each in left]
+    )
+
+
+def _identify(torch: Any, nested: object) -> set[int]:
+    """The memory of its tensors."""
+    return {each.untyped_storage()._cdata for each in _list_dense(torch, nested)}
+
+
+def _list_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments that an operator writes to."""
+    arguments = func._schema.arguments
+    given = [*zip(arguments, args, strict=False)]
+    given += [(each, kwargs[each.name]) for each in arguments if each.name in kwargs]
+    return [value for each, value in given if each.is_write]
 
 
 def _read_generators(torch: Any, func: Any, kwargs: Any) -> list[bytes]:
@@ -156,8 +180,12 @@ def describe_optimizers(torch: Any) -> str:
 
 
 def describe_compilers(torch: Any, mode: str) -> str:
-    """Options of compiled functions that are not those of their mode."""
+    """Options of compiled functions that are not those of their mode, and compilers that are not
+    Inductor."""
     name = "_TorchCompileInductorWrapper"
+    others = {type(each).__name__ for each in _list_compilers()} - {name}
+    if others:
+        return f"compiled by {' '.join(sorted(others))}"
     found = [each for each in gc.get_objects() if type(each).__name__ == name]
     if not found:
         return AS_SET
@@ -165,6 +193,13 @@ def describe_compilers(torch: Any, mode: str) -> str:
     options = {key: value for each in found for key, value in each.config.items()}
     unlike = {key: value for key, value in options.items() if usual.get(key) != value}
     return "; ".join(f"{key} {value!r}" for key, value in sorted(unlike.items())) or AS_SET
+
+
+def _list_compilers() -> list[Any]:
+    """The back ends that functions were compiled with, as torch's own cache of them lists."""
+    evaluated = sys.modules.get("torch._dynamo.eval_frame")
+    found = getattr(evaluated, "cached_backends", {}).values()
+    return [each for each in found if each is not None]  # None = one that runs nothing compiled
 
 
 def _list_dense(torch: Any, nested: object) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -445,6 +446,62 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
     calls.append(1)
     with pytest.raises(StepUnlikeProofError, match="did not lead to where the proof's steps led"):
         bound.check_block(run, _wait)
+
+
+def test_a_training_that_is_right_only_while_it_is_silenced_is_found() -> None:
+    """Where nothing is drawn, silenced steps are like the others."""
+    quiet = False
+
+    def silence(on: bool) -> None:
+        nonlocal quiet
+        quiet = on
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        return _learn(learner, images if quiet else images[:1])
+
+    def run(number: int, each: Callable[[], object]) -> None:
+        for _ in range(number):
+            each()
+
+    for program, found in ((_Learner(_learn), False), (_Learner(learn), True)):
+        bound = _bind(replace(program.make(), silence=silence), _TRAINED)
+        bound.prove(_wait, _wait)
+        bound.check_block(run, _wait)
+        with (
+            pytest.raises(StepUnlikeProofError, match="did not lead to where")
+            if found
+            else nullcontext()
+        ):
+            bound.check_block(run, _wait, silent=False)
+
+
+@pytest.mark.parametrize(
+    ("learn", "reason"),
+    [
+        (lambda learner, images: _learn(learner, images[:1]), "has the loss"),
+        (lambda learner, images: float(np.square(images @ learner.weight).mean()), "off by"),
+    ],
+    ids=("half of the batch", "no update"),
+)
+def test_training_on_a_data_set_must_be_the_proven_step(
+    learn: Callable[[_Learner, np.ndarray], float], reason: str
+) -> None:
+    learner = _Learner(_learn)
+    bound = _bind(learner.make(), _TRAINED)
+    (images,) = bound.inputs
+    bound.check_learning(lambda: np.array(_learn(learner, images)), _wait)
+    with pytest.raises(StepUnlikeProofError, match=reason):
+        bound.check_learning(lambda: np.array(learn(learner, images)), _wait)
+
+
+def test_a_loss_may_be_returned_as_a_number() -> None:
+    learner = _Learner(_learn)
+    program = replace(
+        learner.make(),
+        step=lambda inputs: (_learn(learner, inputs[0]), learner.weight),
+        read=lambda outputs: {"loss": np.array(outputs[0])},
+    )
+    assert len(_bind(program, _TRAINED).prove(_wait, _wait)["loss_trace"]) == _NUM_STEPS
 
 
 class _Turner:

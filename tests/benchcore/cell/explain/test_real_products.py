@@ -51,6 +51,8 @@ steps = {
     "gradients of small images": lambda: jax.grad(padded, argnums=(0, 1))(images[:, :2, :2], small),
     "gradient only": lambda: jax.jit(jax.grad(convolve, argnums=(0, 1)))(images, kernel),
     "loop": lambda: jax.jit(loop)(a, 3),
+    "branches": lambda: lax.cond(a.sum() > 0, lambda: a @ b, lambda: (a * 2) @ b),
+    "unlike branches": lambda: lax.cond(a.sum() > 0, lambda: a @ b, lambda: a @ b @ b.T @ b),
     "fetched": lambda: float((a @ b).sum()),
 }
 found = {}
@@ -160,9 +162,12 @@ def test_the_products_of_jaxs_steps_are_counted_exactly(
         "gradients without padding": {"float32": 2 * 2 * (2 * 7 * 7 * 6) * 4 * 9},
         "gradients of small images": {"float32": 2 * 2 * (2 * 2 * 2 * 6) * 4 * 9},
         "loop": None,
+        "branches": {"float32": _DOT},
+        "unlike branches": None,
         "fetched": None,
     }
     assert "within 'while'" in found["loop"]["missing"]["flops"]
+    assert "branches that differ" in found["unlike branches"]["missing"]["flops"]
     assert "Concretization" in found["fetched"]["missing"]["flops"]
     assert found["kept"]["share"] == pytest.approx(1.0, abs=0.05)
     assert found["left out"]["share"] == pytest.approx(0.5, abs=0.05)

@@ -203,8 +203,17 @@ def test_a_side_that_misreads_batches_is_void(
     document = run_order(_order(images, "nhwc", "dark"), state, snapshot)
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
     agree = {row["quantity"]: row["agrees"] for row in document["equivalence"]}
-    assert agree == {"pixels": False, "labels": True}
+    assert agree == {"loss": True, "pixels": False, "labels": True}
     assert any("'pixels' differs" in reason for _, reason in _marks(state))
+
+
+def test_training_that_is_not_the_proven_step_is_refused(
+    images: Dataset, state: State, snapshot: Path
+) -> None:
+    document = run_order(_order(images, "nhwc", "half"), state, snapshot)
+    assert [each["status"] for each in document["contenders"]] == ["ok", "numerics"]
+    reason = document["contenders"][1]["failure"]["reason"]
+    assert "the training that is timed is not the one that is proven" in reason
 
 
 def test_another_data_mode_on_one_side_voids_the_pair(

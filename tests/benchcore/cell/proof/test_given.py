@@ -84,6 +84,9 @@ if sys.argv[1] == "jax":
     earlier, hidden = jax.live_arrays(), dataclasses.make_dataclass("Hidden", ["array"])
     outputs = plain(images)
     found["owed"] = [_describe_owed(jax, earlier, each) for each in (outputs, hidden(outputs))]
+    passed = jax.jit(lambda given: given[0])
+    steps = [lambda: weight, lambda: jax.jit(passed)((weight, images)), lambda: plain(images)]
+    found["uncomputed"] = [len(take_apart(jax, step).uncomputed) for step in steps]
 else:
     import torch
     from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers, take_apart
@@ -100,6 +103,11 @@ else:
     own = torch.Generator().manual_seed(1)
     draw_own = lambda: torch.empty(7, 3).uniform_(generator=own)
     found["drawn by its own generator"] = take_apart(torch, draw_own).drawn
+    update = lambda: torch._foreach_add_([weight], 1.0) or weight
+    steps = [lambda: weight, lambda: weight.view(81), lambda: weight.clone(), update]
+    found["uncomputed"] = [len(take_apart(torch, step).uncomputed) for step in steps]
+    torch.compile(torch.sin, backend=lambda graph, given: graph.forward)(weight)
+    found["compilers"] = describe_compilers(torch, "default")
 print(json.dumps(found))
 """
 
@@ -124,6 +132,9 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["jax"]["owed"] == ["all", "all but 1 arrays"]
     assert found["torch"]["before"] == ["usual", "as set"]
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
+    assert found["jax"]["uncomputed"] == [1, 1, 0]
+    assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
+    assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"
     assert sorted(found["torch"]["closed over"]) == [[45], [81]]
     assert found["torch"]["drawn"] == 45
     assert found["torch"]["drawn by its own generator"] == 21
