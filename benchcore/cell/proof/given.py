@@ -127,8 +127,6 @@ class Returned:
     compute what they report. `start` has the parameters that it moves; None = it moves none."""
 
     def __init__(self, outputs: object, start: Arrays | None) -> None:
-        import numpy as np
-
         self._names = [] if start is None else list(_choose_some(start.params))
         sizes = {start.params[name].size for name in self._names} if start else set()
         arrays = sorted(list_arrays(outputs), key=lambda each: int(each.nbytes))
@@ -136,7 +134,11 @@ class Returned:
         alike = [each for each in arrays if math.prod(each.shape) in sizes]
         self._sums = {_sum_values(copy_to_host(each)) for each in alike}
         left = _MOST_COPIED
-        self._copies: list[np.ndarray] = [np.array(list(list_numbers(outputs)), dtype=np.float32)]
+        self._copies: list[np.ndarray] = []
+        if numbers := list(list_numbers(outputs)):
+            import numpy as np  # a bare interpreter has none, and returns none
+
+            self._copies.append(np.array(numbers, dtype=np.float32))
         for each in arrays:
             left -= int(each.nbytes)
             if left >= 0:
