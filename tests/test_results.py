@@ -60,7 +60,7 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         of_chapter = [each for each in folders if f"`spool/{each.name}`" in chapter]
         named += len(of_chapter)
         figures = set(_RATIO.findall(chapter)) if of_chapter else set()
-        few = all(each.name.startswith(("train-", "compare-")) for each in of_chapter)
+        few = all(each.name.startswith(("train-", "compare-", "bisect-")) for each in of_chapter)
         assert len(figures) >= (len(of_chapter) if few else 3)
         assert figures <= {each for folder in of_chapter for each in _figures(engine, folder)}
     assert named == len(folders)
@@ -70,7 +70,7 @@ def _figures(engine: Engine, folder: Path) -> Iterator[str]:
     documents = [read_document(path) for path in sorted(folder.glob("*.json"))]
     if folder.name.startswith("waterfall-"):
         yield from _figures_of_waterfall(engine, documents)
-    elif folder.name.startswith(("train-", "nightly-", "sweep-", "compare-")):
+    elif folder.name.startswith(("train-", "nightly-", "sweep-", "compare-", "bisect-")):
         for row in ratio_frame(engine, folder.name).to_dict("records"):
             assert row["counts"] or folder.name.startswith("nightly-")
             if not row["counts"]:

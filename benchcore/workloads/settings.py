@@ -27,13 +27,15 @@ WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner
 XLA_FLAGS: Mapping[str, str] = {
     "wide-vectors": "--xla_cpu_prefer_vector_width=512",
     "no-xnnpack": "--xla_cpu_use_xnnpack=false",
+    "no-ynnpack": "--xla_cpu_experimental_ynn_fusion_type=",
     "onednn": "--xla_cpu_use_onednn=true",
     "triton-everywhere": "--xla_gpu_triton_gemm_any=true",
     "exhaustive-tiling": "--xla_gpu_exhaustive_tiling_search=true",
     "latency-hiding": "--xla_gpu_enable_latency_hiding_scheduler=true",
 }
 """Flags that choose other kernels or another order of them, for the same mathematics. jaxlib 0.12.0
-accepts all; the GPU's have not been run on one."""
+accepts all; the GPU's have not been run on one. `no-ynnpack` (jaxlib >= 0.10.1) takes away fusions
+that jaxlib 0.10.2 brought: see `results/cpu-intel-xeon-2026-11-27`."""
 JAX_OPTIONS: Options = {
     "donate": ("yes", "no"),
     "command_buffers": ("on", "off"),
