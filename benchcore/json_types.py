@@ -163,7 +163,12 @@ def _read_docstrings(kind: type) -> dict[str, str]:
     }
 
 
-_SCALARS = {int: "integer", float: "number", str: "string", bool: "boolean"}
+_SCALARS: dict[Any, dict[str, Any]] = {
+    int: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},  # a database's BIGINT
+    float: {"type": "number"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+}
 
 
 def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +193,7 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             definitions[name] = {}  # before its own fields, which may be of the same class
             definitions[name] = _describe_class(kind, definitions)
         return {"$ref": f"#/$defs/{name}", "type": "object"}
-    return {"type": _SCALARS[kind]}
+    return dict(_SCALARS[kind])
 
 
 def _allow_null(described: dict[str, Any]) -> dict[str, Any]:

@@ -74,7 +74,12 @@ def test_a_schema_states_the_types_and_their_rules() -> None:
         "additionalProperties": False,
         "required": ["count", "rows", "stages", "others"],
         "properties": {
-            "count": {"type": ["integer", "null"], "minimum": 0, "description": "How many."},
+            "count": {
+                "type": ["integer", "null"],
+                "minimum": 0,
+                "maximum": 2**63 - 1,
+                "description": "How many.",
+            },
             "inner": {"$ref": "#/$defs/Inner", "type": ["object", "null"]},
             "late": {"type": "string", "minLength": 1},
             "rows": {

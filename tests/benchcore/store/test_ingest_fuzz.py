@@ -53,6 +53,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, S
 @example(place=("contenders", 0, "version"), value="x")
 @example(place=("contenders", 0, "starts", 0, "index"), value=1.0)
 @example(place=("contenders", 0, "starts"), value=[])
+@example(place=("duel", "batch"), value=1.3e120)
 @example(place=("duel", "sizes"), value={"": {"\x00": "\ud800"}})
 def test_a_corrupted_document_is_stored_or_rejected_and_never_stops_the_rest(
     place: tuple[Any, ...], value: object, opened: tuple[Engine, State]
