@@ -73,10 +73,11 @@ def validate(
         )
     failed_checks: list[FailedCheck] = []
     problems: list[str] = []
-    records = rows.astype("object").where(rows.notna(), None).to_dict("records")
     for result in found.results:
         failed = _failed_rows(result, suite.name)
-        failed_checks += [_describe_failure(records[row], suite.name, result) for row in failed]
+        described = rows.iloc[failed].astype("object")
+        records = described.where(described.notna(), None).to_dict("records")
+        failed_checks += [_describe_failure(each, suite.name, result) for each in records]
         if not result.success and not failed:
             problems.append(_problem(suite.name, result))
     success = all(each.success or _severity(each) != "critical" for each in found.results)

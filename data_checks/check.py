@@ -11,7 +11,7 @@ import pandas as pd
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.database import Engine
 from benchcore.store.duels import replace_failed_checks
-from benchcore.store.frames.contenders import contender_frame, start_frame
+from benchcore.store.frames.contenders import run_frames
 from benchcore.store.frames.duels import (
     equivalence_frame,
     manifest_frame,
@@ -44,9 +44,9 @@ def check_campaign(
 
 def read_frames(engine: Engine, campaign: str, planned: Sequence[PlannedDuel] = ()) -> CheckFrames:
     """The rows of all duel runs that are complete now; later ones are left for the next check."""
-    contenders = contender_frame(engine, campaign)
+    contenders, starts = run_frames(engine, campaign)
     others = {
-        "starts": start_frame(engine, campaign),
+        "starts": starts,
         "equivalence": equivalence_frame(engine, campaign),
         "manifests": manifest_frame(engine, campaign),
         "products": product_frame(engine, campaign),

@@ -25,6 +25,7 @@ from result_documents import (
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, read_duels
+from benchcore.store.frames.contenders import start_frame
 from benchcore.store.ingest import ingest_spool
 from data_checks import answers, suites
 from data_checks.answers import CheckError, SuiteResult, validate
@@ -582,13 +583,13 @@ def test_a_duel_ingested_while_frames_are_read_waits_for_the_next_check(
     engine = ingest(state, make_document())
     late = make_document(duel_run="f" * 16, agrees=False)
 
-    def read_contenders(*args: Any) -> Any:
+    def read_runs(*args: Any) -> Any:
         monkeypatch.undo()
-        frame = read_frames(engine, CAMPAIGN).contenders
+        contenders = read_frames(engine, CAMPAIGN).contenders
         ingest(state, late).dispose()
-        return frame
+        return contenders, start_frame(engine, CAMPAIGN)
 
-    monkeypatch.setattr("data_checks.check.contender_frame", read_contenders)
+    monkeypatch.setattr("data_checks.check.run_frames", read_runs)
     frames = read_frames(engine, CAMPAIGN)
     assert set(frames.starts["duel_run"]) == set(frames.equivalence["duel_run"]) == {DUEL_RUN}
     engine.dispose()

@@ -62,16 +62,25 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`, begun
     at `passes_at`: its memory, energy and compiled program are then in the row.
     """
-    return add_physics(amount_frame(engine, campaign), read_sentinels(engine, campaign))
+    return run_frames(engine, campaign)[0]
+
+
+def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`contender_frame` and `start_frame`, read together, as both need the starts."""
+    contenders, starts = _read_contenders(engine, campaign)
+    amounts = _take_earlier_passes(engine, contenders)
+    return add_physics(amounts, read_sentinels(engine, campaign)), starts
 
 
 def amount_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """As `contender_frame`, without the shares of ceilings."""
-    return _take_earlier_passes(engine, _read_contenders(engine, campaign))
+    return _take_earlier_passes(engine, _read_contenders(engine, campaign)[0])
 
 
-def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
-    """The frame as it was measured: without earlier passes and the shares of ceilings."""
+def _read_contenders(engine: Engine, campaign: Campaigns) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The frame as it was measured, without earlier passes and the shares of ceilings, and that of
+    the starts. Starts are read last: what is stored meanwhile has no contender without its
+    starts."""
     query = select_columns(
         *CASE,
         *columns_of(DuelRun, *_OF_DUEL),
@@ -82,7 +91,8 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
     query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     starts = start_frame(engine, campaign)
-    starts["compiled_s"] = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
+    compiled_s = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
+    compiled = starts.assign(compiled_s=compiled_s)
     per_start = starts.groupby(["duel_run", "name"])
     of_starts = pd.DataFrame(
         {
@@ -95,7 +105,7 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
             **{key: per_start[key].agg(how) for key, how in over_starts().items()},
             **{
-                caches: starts.loc[starts["caches"].eq(caches)]
+                caches: compiled.loc[compiled["caches"].eq(caches)]
                 .groupby(["duel_run", "name"])["compiled_s"]
                 .mean()
                 for caches in _CACHES
@@ -113,7 +123,8 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
     )
     frame["items_per_s"] = frame["batch"] / frame["median_step_ns"] * 1e9
     counts = ["num_starts", "num_blocks"]
-    return frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+    whole = {each: frame[each].fillna(0).astype("int64") for each in counts}
+    return frame.assign(**whole), starts
 
 
 def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +138,7 @@ def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
         query = select(DuelRun.campaign).where(DuelRun.id.in_(elsewhere)).distinct()
         with Session(engine) as session:
             others = list(session.scalars(query))
-        measured = pd.concat([frame, _read_contenders(engine, others)])
+        measured = pd.concat([frame, _read_contenders(engine, others)[0]])
     keys = list(zip(frame["passes_of"], frame["name"], strict=True))
     earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
     valid = frame["status"].eq("ok") & earlier["campaign"].notna()
