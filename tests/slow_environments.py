@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchcore.environments.contents import list_files
+
 _FIND = """
 import importlib.util, sys
 
@@ -59,14 +61,16 @@ step stays that of its case, and reads no clock, which would void it."""
 
 
 def make_slow(folder: Path, python: Path, framework: str) -> Path:
-    """The Python of another environment over the packages of one that is there."""
+    """The Python of another environment in `folder`, over the packages of one that is there."""
     (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
-    own = folder / packages.relative_to(python.parent.parent)
+    venv = folder / "venv"
+    own = venv / packages.relative_to(python.parent.parent)
     own.mkdir(parents=True)
     (own / "packages.pth").write_text(f"{packages}\n")
     code = _LATE + _SLOWER[framework] + _FIND.format(name=framework)
     (own / "sitecustomize.py").write_text(code)
-    (folder / "pyvenv.cfg").write_text((python.parent.parent / "pyvenv.cfg").read_text())
-    (folder / "bin").mkdir()
-    (folder / "bin" / "python").symlink_to(python.resolve())
-    return folder / "bin" / "python"
+    (venv / "pyvenv.cfg").write_text((python.parent.parent / "pyvenv.cfg").read_text())
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").symlink_to(python.resolve())
+    list_files(folder)
+    return venv / "bin" / "python"

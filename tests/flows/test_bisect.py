@@ -17,6 +17,7 @@ from result_documents import spool_ceiling
 from slow_environments import make_slow
 from typer.testing import CliRunner
 
+from benchcore.environments.contents import list_files
 from benchcore.environments.locks import Lock
 from benchcore.environments.version_requests import Release, Request, parse_request
 from benchcore.errors import UserError
@@ -113,6 +114,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
         slow = make_slow(tmp_path / each, Path(real.python), "jax")
         if each == "numpy":
             next((tmp_path / each).rglob("sitecustomize.py")).unlink()
+            list_files(tmp_path / each)
         built[each] = replace(real, key=each, python=str(slow))
     _publish(built, monkeypatch)
     spool_ceiling(open_state(tmp_path / "state"))
