@@ -51,6 +51,7 @@ _DIFFERENCES = ("package", "setting", "effective", "program")
 CERTIFICATE_COLUMNS = (
     "workload",
     "case_name",
+    "track",
     "a_arm",
     "metric",
     "certificate",
@@ -175,9 +176,7 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
         "again": found.largest and found.largest.again,
         "search": found.search,
         "previous": request.old,
-        "certificates": [
-            {name: row[name] for name in ("track", *CERTIFICATE_COLUMNS)} for row in found.rows
-        ],
+        "certificates": [{name: row[name] for name in CERTIFICATE_COLUMNS} for row in found.rows],
         "trends": found.trends,
         "operations": list_moves(found.operations),
         "lost": found.lost,
