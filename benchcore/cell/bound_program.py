@@ -218,21 +218,20 @@ class BoundProgram:
         """Training on the first batch of a data set as an epoch does, by `learn`, which returns the
         loss, must lead to where the proven step leads on the same batch. Raises
         StepUnlikeProofError."""
-        program, start = self.program, self._start
-        ends = []
+        program, start, precision = self.program, self._start.params, self._case.precision
         program.silence(True)
-        for proven in (True, False):
-            program.reset(start.params)
-            outputs = program.step(self.inputs) if proven else learn()
-            synchronise(outputs)
-            loss = program.read(outputs)["loss"] if proven else copy_to_host(outputs)
-            ends.append({**left_behind.sample(program.state()), "outputs": {"loss": loss}})
+        program.reset(start)
+        outputs = program.step(self.inputs)
+        synchronise(outputs)
+        proven, wanted = program.read(outputs)["loss"], left_behind.sample(program.state())
+        program.reset(start)
+        outputs = learn()
+        synchronise(outputs)
+        loss, came = copy_to_host(outputs), left_behind.sample(program.state())
         program.silence(False)
-        program.reset(start.params)
-        wanted, came = ends
-        left_behind.check_learnt(
-            left_behind.sample({"params": start.params}), came, wanted, self._case.precision
-        )
+        program.reset(start)
+        left_behind.check_loss(float(loss), float(proven), precision)
+        left_behind.check_step(left_behind.sample({"params": start}), came, wanted, precision)
 
     def check_left_behind(
         self,

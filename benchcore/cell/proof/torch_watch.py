@@ -125,13 +125,12 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
                 found[storage._cdata] = copy_to_host(_whole(each))
         before = _read_generators(torch, func, kwargs)
         out = func(*args, **kwargs)
-        written = _list_dense(torch, out)
-        made.update({each.untyped_storage()._cdata for each in written} - found.keys())
-        views = _identify(torch, (args, kwargs))
-        computed.update(_identify(torch, out) - views)
+        written = _identify(torch, out)
+        made.update(written - found.keys())
+        computed.update(written - _identify(torch, (args, kwargs)))  # the others are views
         computed.update(_identify(torch, _list_changed(func, args, kwargs)))
         if _read_generators(torch, func, kwargs) != before:
-            drawn += max((each.numel() for each in written), default=0)
+            drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
         return out
 
     with run_as_written(torch), watch_operators(torch, run):

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
 
 import pytest
+from tiny_series import make_night
 
 from benchcore.store.metrics import find_tracked
 from benchcore.verdict.confirmation.decide import decide
 from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.series import Night, SeriesKey, make_series
+from benchcore.verdict.history.series import Night, make_series
 from benchcore.verdict.history.suspicions import suspect
 
-KEY = SeriesKey(
-    workload="mlp",
-    case_name="tiny",
-    track="default",
-    a_arm="jax-jit",
-    b_arm="torch-eager",
-    device_fingerprint="0" * 16,
-)
 TORCH = 380.0
 
 
 def _night(number: int, count: float) -> Night:
-    return Night(
-        key=KEY,
-        at=datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=number),
-        duel_run=f"{number:016x}",
-        log_ratio=math.log(TORCH / count),
-        a="jax-jit-1",
-        b="torch-eager-2",
-        a_environment="jax-1",
-        b_environment="torch-2",
-        values=(count, TORCH),
-    )
+    return make_night(number, math.log(TORCH / count), values=(count, TORCH))
 
 
 @pytest.mark.parametrize("count", [400.0, 6_000.0, 200_000.0])

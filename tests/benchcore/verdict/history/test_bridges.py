@@ -5,23 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from tiny_series import make_night
 
 from benchcore.verdict.history.bridges import bridge_conditions
-from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.series import Night, Series, make_series
 from benchcore.verdict.history.suspicions import suspect
 
-KEY = SeriesKey(
-    workload="mlp",
-    case_name="tiny",
-    track="default",
-    a_arm="jax-jit",
-    b_arm="torch-eager",
-    device_fingerprint="0" * 16,
-)
 NOISE = np.random.default_rng(1).normal(0, 0.004, 30)
 
 
@@ -30,15 +22,9 @@ def _nights(
 ) -> list[Night]:
     """`conditions` by name: the night since which its value is the second of these."""
     return [
-        Night(
-            key=KEY,
-            at=datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=row),
-            duel_run=f"{row:016x}",
-            log_ratio=float(log),
-            a="jax-1",
-            b="torch-2",
-            a_environment="jax-1",
-            b_environment="torch-2",
+        make_night(
+            row,
+            float(log),
             conditions={
                 n: old if row < since else new for n, (since, old, new) in conditions.items()
             },

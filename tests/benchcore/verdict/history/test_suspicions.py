@@ -3,44 +3,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from tiny_series import KEY, make_night
 
 from benchcore.errors import UserError
 from benchcore.verdict.history.detect import Detection
 from benchcore.verdict.history.matching import StoredSuspicion, reconcile
-from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.series import Series, make_series
 from benchcore.verdict.history.suspicions import Suspicion, suspect
 from benchcore.verdict.history.thresholds import SeriesScale
-
-KEY = SeriesKey(
-    workload="mlp",
-    case_name="tiny",
-    track="default",
-    a_arm="jax-jit",
-    b_arm="torch-eager",
-    device_fingerprint="0" * 16,
-)
-
-
-def _night(number: int, log: float, version: str = "1") -> Night:
-    return Night(
-        key=KEY,
-        at=datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=number),
-        duel_run=f"{number:016x}",
-        log_ratio=log,
-        a=f"jax-jit-{version}",
-        b="torch-eager-2",
-        a_environment=f"jax-{version}",
-        b_environment="torch-2",
-    )
 
 
 def _series(logs: Sequence[float], version_since: int | None = None) -> Series:
     nights = [
-        _night(number, log, "2" if version_since is not None and number >= version_since else "1")
+        make_night(
+            number, log, "2" if version_since is not None and number >= version_since else "1"
+        )
         for number, log in enumerate(logs)
     ]
     return make_series(nights)
@@ -51,8 +32,8 @@ def _noise(count: int, seed: int = 1, deviation: float = 0.005) -> np.ndarray:
 
 
 def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
-    again = replace(_night(1, 0.5), at=datetime(2026, 1, 2, 9, tzinfo=UTC), duel_run="f" * 16)
-    series = make_series([again, _night(1, 0.1), _night(0, 0.2)])
+    again = replace(make_night(1, 0.5), at=datetime(2026, 1, 2, 9, tzinfo=UTC), duel_run="f" * 16)
+    series = make_series([again, make_night(1, 0.1), make_night(0, 0.2)])
     assert series.values == pytest.approx([math.exp(0.2), math.exp(0.5)])
     assert np.diff(series.numbers).tolist() == [1]
 
@@ -66,16 +47,16 @@ def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
     ],
 )
 def test_runs_of_several_series_are_refused(other: dict[str, object], words: str) -> None:
-    other_night = replace(_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
+    other_night = replace(make_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="wanted nights of one series") as refused:
-        make_series([_night(0, 0.0), other_night])
+        make_series([make_night(0, 0.0), other_night])
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("log", [math.nan, math.inf])
 def test_a_night_without_a_number_is_refused(log: float) -> None:
     with pytest.raises(UserError, match="wanted a ratio in every night"):
-        make_series([_night(0, 0.0), _night(1, log)])
+        make_series([make_night(0, 0.0), make_night(1, log)])
     with pytest.raises(UserError, match="got none"):
         make_series([])
 
@@ -85,9 +66,9 @@ def test_a_shift_is_suspected_once_where_it_begins() -> None:
     logs[30:] += 0.05
     (found,) = suspect(_series(logs))
     assert found.trigger == "shift"
-    assert abs(found.since.number - _night(30, 0).number) <= 1
+    assert abs(found.since.number - make_night(30, 0).number) <= 1
     # Wherever it is placed, these two nights are on either side of it.
-    assert found.before.number < _night(30, 0).number <= found.after.number
+    assert found.before.number < make_night(30, 0).number <= found.after.number
     assert found.low is not None and found.high is not None
     assert found.low < math.exp(0.05) < found.high
 
@@ -97,7 +78,9 @@ def test_an_outlier_in_the_last_night_is_an_edge_and_no_shift() -> None:
     logs[-1] += 0.1
     (found,) = suspect(_series(logs))
     assert (found.trigger, found.since) == ("edge", found.after)
-    assert (found.before.number, found.since.number) == tuple(_night(n, 0).number for n in (38, 39))
+    assert (found.before.number, found.since.number) == tuple(
+        make_night(n, 0).number for n in (38, 39)
+    )
 
 
 def test_quiet_nights_and_few_nights_raise_no_suspicion() -> None:
@@ -216,8 +199,8 @@ def test_a_release_near_a_change_lies_between_the_nights_that_are_compared() -> 
     logs = _noise(40)
     logs[-1] += 0.1
     (found,) = suspect(_series(logs, version_since=36))
-    assert (found.trigger, found.since.number) == ("edge", _night(39, 0).number)
-    assert found.before.number == _night(35, 0).number
+    assert (found.trigger, found.since.number) == ("edge", make_night(39, 0).number)
+    assert found.before.number == make_night(35, 0).number
 
 
 def test_two_nights_at_a_new_level_are_an_edge_and_three_a_shift() -> None:
@@ -236,9 +219,9 @@ def test_a_version_that_history_already_shows_is_suspected_once() -> None:
 def _suspicion(number: int, ratio: float = 1.05, trigger: str = "shift") -> Suspicion:
     return Suspicion(
         trigger=trigger,  # type: ignore[arg-type]
-        before=_night(number - 1, 0),
-        since=_night(number, 0),
-        after=_night(number, 0),
+        before=make_night(number - 1, 0),
+        since=make_night(number, 0),
+        after=make_night(number, 0),
         ratio=ratio,
         reason="",
     )
@@ -248,7 +231,7 @@ def _known(number: int, state: str = "open", trigger: str = "shift") -> StoredSu
     return StoredSuspicion(
         id=7,
         trigger=trigger,  # type: ignore[arg-type]
-        number=_night(number, 0).number,
+        number=make_night(number, 0).number,
         ratio=1.04,
         state=state,  # type: ignore[arg-type]
     )
@@ -301,7 +284,7 @@ def test_a_confirmed_shift_explains_later_suspicions_of_it() -> None:
 def test_an_unknown_suspicion_is_reopened_once_it_has_lasted_longer(
     answered: int, again: int
 ) -> None:
-    since = _night(30, 0).number
+    since = make_night(30, 0).number
     known = replace(_known(30, "unknown"), answered=since + answered)
     for days, updates in ((again - 1, []), (again, [(7, True)])):
         changes = reconcile([_suspicion(30)], [known], since + days)
@@ -315,7 +298,7 @@ def test_a_release_before_a_shift_is_not_suspected_of_it() -> None:
     logs = _noise(40) + 0.05 * (np.arange(40) >= 36)
     found = suspect(_series(logs, version_since=34))
     assert [each.trigger for each in found] == ["shift"]
-    confirmed = (_night(33, 0).number, _night(38, 0).number)
+    confirmed = (make_night(33, 0).number, make_night(38, 0).number)
     again = suspect(_series(logs, version_since=34), explained=[confirmed])
     assert [each.trigger for each in again] == ["shift"]
 
@@ -331,8 +314,8 @@ def _creep(count: int = 90, total: float = 0.04) -> np.ndarray:
 
 def test_a_slow_drift_is_suspected_against_its_baseline() -> None:
     (found,) = suspect(_series(_creep()))
-    assert (found.trigger, found.since.number) == ("drift", _night(0, 0).number)
-    assert found.after.number == _night(89, 0).number
+    assert (found.trigger, found.since.number) == ("drift", make_night(0, 0).number)
+    assert found.after.number == make_night(89, 0).number
     assert found.ratio == pytest.approx(math.exp(0.04), abs=0.01)
     assert suspect(_series(_creep(total=0.01))) == ()
 
@@ -341,7 +324,7 @@ def test_a_drift_is_counted_from_the_last_confirmed_change() -> None:
     """The confirmed change is part of the way since the first night, and no news."""
     logs = np.append(np.zeros(20), 0.02 + 0.012 * np.arange(100) / 99)
     logs += 0.002 * np.tile([-1.0, 1.0], 60)
-    confirmed = (_night(18, 0).number, _night(22, 0).number)
+    confirmed = (make_night(18, 0).number, make_night(22, 0).number)
     series = _series(logs)
     assert "drift" in {each.trigger for each in suspect(series, found=Detection())}
     assert suspect(series, found=Detection(), explained=[confirmed]) == ()
@@ -351,14 +334,14 @@ def test_a_drift_that_cancels_an_older_one_is_suspected_too() -> None:
     """Against the baseline there is nothing to see: what was won is lost again."""
     away = np.interp(np.arange(120), [0, 60, 119], [0, -0.05, 0])
     (found,) = suspect(_series(_noise(120) + away, version_since=60))
-    assert (found.trigger, found.since.number) == ("drift", _night(60, 0).number)
+    assert (found.trigger, found.since.number) == ("drift", make_night(60, 0).number)
     assert found.reason.endswith("since the last release")
     assert suspect(_series(_noise(120) + away)) == ()
     away = np.interp(np.arange(500), [0, 90, 499], [0, -0.05, 0])
     (found,) = suspect(_series(_noise(500) + away))
     assert found.since.at.date().isoformat() == "2026-04-01"
     assert found.ratio == pytest.approx(math.exp(0.05), abs=0.01)
-    assert suspect(_series(_noise(500) + away), baseline=_night(300, 0).number) == ()
+    assert suspect(_series(_noise(500) + away), baseline=make_night(300, 0).number) == ()
 
 
 def test_only_an_accepted_shift_moves_the_baseline() -> None:
@@ -367,17 +350,17 @@ def test_only_an_accepted_shift_moves_the_baseline() -> None:
     logs[30:] += 0.05
     series = _series(logs)
     assert [each.trigger for each in suspect(series)] == ["shift"]
-    assert suspect(series, baseline=_night(30, 0).number) == ()
+    assert suspect(series, baseline=make_night(30, 0).number) == ()
     creeping = _series(_creep())
-    assert suspect(creeping, baseline=_night(60, 0).number) == ()
-    assert [each.trigger for each in suspect(creeping, _night(5, 0).number)] == ["drift"]
+    assert suspect(creeping, baseline=make_night(60, 0).number) == ()
+    assert [each.trigger for each in suspect(creeping, make_night(5, 0).number)] == ["drift"]
 
 
 @pytest.mark.parametrize(("least", "found"), [(2.0, 1), (2.5, 0)])
 def test_a_count_must_also_move_by_its_smallest_amount(least: float, found: int) -> None:
     counts = [(400.0 + 2 * (number >= 20), 380.0) for number in range(40)]
     nights = [
-        replace(_night(number, math.log(b / a)), values=(a, b))
+        replace(make_night(number, math.log(b / a)), values=(a, b))
         for number, (a, b) in enumerate(counts)
     ]
     scale = SeriesScale(smallest=0.0, smallest_count=least)
@@ -386,13 +369,13 @@ def test_a_count_must_also_move_by_its_smallest_amount(least: float, found: int)
 
 def test_what_matters_depends_on_the_scale() -> None:
     logs = np.random.default_rng(3).normal(0, 0.002, 40) + 0.04 * (np.arange(40) >= 20)
-    nights = make_series([_night(number, log) for number, log in enumerate(logs)]).nights
+    nights = make_series([make_night(number, log) for number, log in enumerate(logs)]).nights
     assert len(suspect(make_series(nights))) == 1
     assert suspect(make_series(nights, SeriesScale(smallest=0.05))) == ()
 
 
 def test_a_scale_with_more_noise_needs_more_nights_of_a_small_shift() -> None:
     logs = np.random.default_rng(3).normal(0, 0.002, 40) + 0.04 * (np.arange(40) >= 36)
-    nights = make_series([_night(number, log) for number, log in enumerate(logs)]).nights
+    nights = make_series([make_night(number, log) for number, log in enumerate(logs)]).nights
     assert suspect(make_series(nights, SeriesScale(smallest=0.01, noise_floor=0.03))) == ()
     assert suspect(make_series(nights, SeriesScale(smallest=0.01, noise_floor=0.002))) != ()
