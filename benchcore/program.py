@@ -67,7 +67,7 @@ class Program:
     `step` is the only function that does the work: the clock times it, and the harness makes the
     evidence from it. It enqueues one step on inputs that `place` put on the device, and returns
     everything that the device still owes, the parameters that it changes among it. It reads the
-    numbers that `place` and `reset` were given, in any layout. `reset` returns to a known start:
+    numbers that `place` and `reset` were given, in any layout. `reset` goes back to known values:
     these parameters and running statistics, an optimiser that has seen no step. The harness calls
     it with arrays that the program has not been built with, too, so nothing may be kept from the
     first ones. `read` copies a step's outputs to the host, `state` what steps change.
@@ -99,7 +99,7 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """What the steps of a proof left on the host, from a known start on.
+    """What the steps of a proof left on the host, from known proof inputs on.
 
     `before` are the start's parameters and running statistics. `outputs` has one entry per step,
     each waited for. Only the last output and `after_last` are of a second run, as in a block.

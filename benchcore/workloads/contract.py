@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchcore.program import Arrays, ByName, State, Steps
+from benchcore.workloads.proof_inputs.kinks import widen_near_kinks
+from benchcore.workloads.proof_inputs.large_values import enlarge, shrink
 from benchcore.workloads.settings import Options
-from benchcore.workloads.starts.kinks import widen_near_kinks
-from benchcore.workloads.starts.large_values import enlarge, shrink
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
     import numpy as np
@@ -76,11 +76,11 @@ class Spec:
     tolerances: Callable[[Any], Mapping[str, float]]
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
     enlarge: Callable[[Any, Arrays], Arrays] = enlarge
-    """Makes the start of the proof with large values."""
+    """Makes the proof inputs with large values."""
     shrink: Callable[[Any, Arrays], Arrays] = shrink
-    """Makes the one with small variances."""
+    """Makes those with small variances."""
     leave_kinks: Callable[[Any, ByName], ByName] | None = None
-    """The parameters of a start of training far from the kinks of its ReLUs; None = it has none
+    """Parameters of a training far from the kinks of its ReLUs; None = it has none
     that matter. See `kinks`."""
     num_buffers: Callable[[Any], int] = lambda case: 1
     """Sets of inputs that steps take in turn: see `rotation`."""

@@ -92,7 +92,7 @@ def _build(use_case: str) -> Program:
 
 
 def _prove(program: Program, use_case: str) -> list[Mapping[str, np.ndarray]]:
-    """Evidence of the known start, and of another one after what timed steps left."""
+    """Evidence of the known proof inputs, and of others after what timed steps left."""
 
     def wait(outputs: object) -> None:
         pass

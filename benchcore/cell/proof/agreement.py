@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.program import read_arrays
-from benchcore.workloads.starts.large_values import widen
+from benchcore.workloads.proof_inputs.large_values import widen
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,7 @@ from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
-from benchcore.workloads.starts.kinks import AWAY, centre, choose_spread, leave_in_stage
+from benchcore.workloads.proof_inputs.kinks import AWAY, centre, choose_spread, leave_in_stage
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10

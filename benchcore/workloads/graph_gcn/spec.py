@@ -18,8 +18,8 @@ from benchcore.workloads.contract import TrainedGraphs
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import SETTINGS as NETWORK_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
+from benchcore.workloads.proof_inputs.kinks import choose_spread, leave_in_chain
 from benchcore.workloads.settings import AGGREGATE, Options
-from benchcore.workloads.starts.kinks import choose_spread, leave_in_chain
 
 SETTINGS: Mapping[str, Options] = {
     framework: {**options, **AGGREGATE} for framework, options in NETWORK_SETTINGS.items()

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchcore.program import Arrays
 from benchcore.workloads.contract import Spec
+from benchcore.workloads.proof_inputs.large_values import shrink_rows
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import (
     JAX_KERNEL,
@@ -23,7 +24,6 @@ from benchcore.workloads.settings import (
     TORCH_OPTIONS,
     Options,
 )
-from benchcore.workloads.starts.large_values import shrink_rows
 
 SETTINGS: Mapping[str, Options] = {
     "jax": {"xla": JAX_OPTIONS["xla"], **JAX_KERNEL},

@@ -15,9 +15,9 @@ import numpy as np
 from benchcore.program import REFERENCE, Arrays, ByName, Precision, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
+from benchcore.workloads.proof_inputs.kinks import choose_spread, leave_in_chain
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, TORCH_TRAINING, Options
-from benchcore.workloads.starts.kinks import choose_spread, leave_in_chain
 
 SETTINGS: Mapping[str, Options] = {
     "jax": JAX_OPTIONS,

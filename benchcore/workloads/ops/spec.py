@@ -13,9 +13,9 @@ from benchcore.program import Arrays, Precision, State, Steps
 from benchcore.workloads.contract import Spec, stack_outputs
 from benchcore.workloads.ops.drawn import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
 from benchcore.workloads.ops.table import OPERATIONS
+from benchcore.workloads.proof_inputs.large_values import shrink_rows
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_EAGER, Options
-from benchcore.workloads.starts.large_values import shrink_rows
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_EAGER}
 
@@ -70,7 +70,7 @@ CASES: dict[str, Case] = {"tiny_op": _TABLED["tiny_op_elementwise_chain"], **_TA
 
 def make_arrays(case: Case, seed: int) -> Arrays:
     """Inputs: real numbers, standard normal, float32; indices, uniform, int32. What draws numbers
-    has none but its `seed`, which no step sees: a parameter of the start."""
+    has none but its `seed`, which no step sees: a parameter of the proof inputs."""
     rng = np.random.Generator(np.random.PCG64(seed))
     row = OPERATIONS[case.operation]
     if row.draws:

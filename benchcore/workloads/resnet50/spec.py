@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchcore.program import ByName
-from benchcore.workloads.starts import kinks
+from benchcore.workloads.proof_inputs import kinks
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
+from benchcore.workloads.proof_inputs.large_values import enlarge_but, shrink_first
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays, trains_on

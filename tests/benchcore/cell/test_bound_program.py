@@ -106,7 +106,7 @@ def _bind(program: Program, spec: Spec) -> BoundProgram:
 
 
 def _prove(program: Program, spec: Spec, seed: int = 2) -> dict[str, Any]:
-    """Evidence from the known start and from another one."""
+    """Evidence from the known proof inputs and from others."""
     bound = _bind(program, spec)
     known = bound.prove(_wait, _wait)
     return {"known": known, "other": bound.prove(_wait, _wait, _make_arrays(None, seed))}

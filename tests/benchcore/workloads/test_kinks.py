@@ -1,4 +1,4 @@
-"""The start of a training that is far from the kinks of ReLUs."""
+"""Proof inputs of a training that are far from the kinks of ReLUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchcore.cell.proof.agreement import compare_all
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.program import Arrays
 from benchcore.workloads.mlp import spec as mlp
-from benchcore.workloads.starts.kinks import AWAY, NEAR_KINKS, centre
+from benchcore.workloads.proof_inputs.kinks import AWAY, NEAR_KINKS, centre
 
 _FOLDER = Path(__file__).resolve().parents[3] / "benchcore" / "workloads"
 _CHAINS = {

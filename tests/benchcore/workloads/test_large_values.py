@@ -14,7 +14,7 @@ from benchcore.workloads.contract import import_spec
 from benchcore.workloads.mlp import spec as mlp
 from benchcore.workloads.networks.transformer.widths import EPSILON as TRANSFORMER_EPSILON
 from benchcore.workloads.ops.table import LAYER_NORM_EPSILON
-from benchcore.workloads.starts.large_values import LARGE, enlarge, widen
+from benchcore.workloads.proof_inputs.large_values import LARGE, enlarge, widen
 from benchcore.workloads.vision.case import Case
 from benchcore.workloads.vit_b_16.spec import EPSILON
 

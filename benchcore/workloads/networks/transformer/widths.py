@@ -12,8 +12,8 @@ from benchcore.program import UnsupportedError
 from benchcore.workloads.contract import Spec, TrainedTexts
 from benchcore.workloads.networks.case import Case, MakeInputs, Network, Product
 from benchcore.workloads.networks.training_arrays import training_arrays
+from benchcore.workloads.proof_inputs.large_values import enlarge_but, shrink_first
 from benchcore.workloads.settings import Options
-from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 
 EPSILON = 1e-5
 
@@ -107,7 +107,7 @@ def _regroup(widths: Widths, name: str, array: np.ndarray, outer: tuple[int, int
 
 enlarge = partial(enlarge_but, usual=("norm", "projection.bias", "fc2.bias"))
 shrink = partial(shrink_first, first=("embedding",))
-"""The starts with large and with small values of a transformer in these names."""
+"""The proof inputs with large and with small values of a transformer in these names."""
 
 
 def make_network(sizes: Mapping[str, Widths], make_inputs: MakeInputs) -> Network:

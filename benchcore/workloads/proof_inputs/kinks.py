@@ -1,9 +1,9 @@
-"""A start of the proof far from the kinks of all ReLUs, and what is allowed near them.
+"""Proof inputs far from the kinks of all ReLUs, and what is allowed near them.
 
 Rounding alone puts an input within 1e-7 of zero on either side. One such unit late in a network
 moved the gradient of `mnist_cnn train_b32` by 1.6e-2, where 2e-7 is usual. So of a training the
-known start is compared within `NEAR_KINKS`, and another one, whose units are all far from zero,
-within the workload's own tolerances.
+known proof inputs are compared within `NEAR_KINKS`, and others, whose units are all far from
+zero, within the workload's own tolerances.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ of the forward pass alone, such as the first loss, has no kink: its tolerance st
 
 
 def widen_near_kinks(tolerances: Mapping[str, float]) -> dict[str, float]:
-    """The tolerances of a start whose units may be near their kinks."""
+    """The tolerances of proof inputs whose units may be near their kinks."""
     return {name: max(each, NEAR_KINKS.get(name, 0.0)) for name, each in tolerances.items()}
 
 

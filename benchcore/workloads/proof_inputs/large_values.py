@@ -1,4 +1,4 @@
-"""Two starts of the proof with unusual numbers: large activations, and small variances.
+"""Two sets of proof inputs with unusual numbers: large activations, and small variances.
 
 The first shows an activation that is limited at 100: the outputs move by a third or more. In a deep
 network it costs digits (EfficientNet-B0: a median difference from float64 of 2e-4, and of 1e-6 with
@@ -86,5 +86,5 @@ def _put_large(array: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def widen(tolerances: Mapping[str, float]) -> dict[str, float]:
-    """The tolerances of the start with large values."""
+    """The tolerances of the proof inputs with large values."""
     return {name: max(each, min(_WIDER * each, _WIDEST)) for name, each in tolerances.items()}
