@@ -21,12 +21,12 @@ from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.formatting import format_ns, is_missing
-from dashboards.site.answers import refresh_answers
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
 from dashboards.site.gather import Campaign, read_campaigns
 from dashboards.site.guide import guide_page
+from dashboards.site.guide_rows import refresh_guide_rows
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
 from dashboards.site.machine_files import write_machine_files
@@ -198,9 +198,9 @@ def _finish(
     files.write("marks", list_marks(changes))
     files.write("pages/events", events_page(changes, now))
     files.write("pages/releases", releases_page(files))
-    answers = refresh_answers(files, engine, campaigns)
-    files.write("pages/guide", guide_page(answers))
-    files.write("pages/operations", operations_page(answers))
+    rows = refresh_guide_rows(files, engine, campaigns)
+    files.write("pages/guide", guide_page(rows))
+    files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())
     files.write("pages/runs", runs_page(catalog))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))

@@ -23,7 +23,6 @@ from great_expectations.expectations.row_conditions import Column
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.duel.products import CHECKS, MEANINGS
-from data_checks.answers import can_fail, validate
 from data_checks.data_docs import write_data_docs
 from data_checks.rows import (
     LIMIT_Z,
@@ -46,6 +45,7 @@ from data_checks.rows import (
     unbounded_cases,
     unjudged_rows,
 )
+from data_checks.validation import can_fail, validate
 
 FEWEST_CLOCK_STEPS = 1000
 """Shortest block in clock ticks, so that the clock's resolution is at most 0.1 % of the block."""

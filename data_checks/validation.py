@@ -1,4 +1,4 @@
-"""Runs a suite over its rows, and reads from the answers which rows failed, and why."""
+"""Runs a suite over its rows, and reads from the results which rows failed, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALL_ROWS = {"result_format": "COMPLETE", "unexpected_index_column_names": ["row
 
 
 class CheckError(Exception):
-    """A check could not run: an expectation raised, or gave no answer. Never counts as passed."""
+    """A check could not run: an expectation raised, or gave no result. Never counts as passed."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def validate(
     (found,) = run.run_results.values()
     if len(found.results) != len(suite.expectations):
         raise CheckError(
-            f"wanted {len(suite.expectations)} answers of suite {suite.name!r}, got "
+            f"wanted {len(suite.expectations)} results of suite {suite.name!r}, got "
             f"{len(found.results)}; check which version of great_expectations is installed"
         )
     failed_checks: list[FailedCheck] = []

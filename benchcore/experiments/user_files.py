@@ -1,6 +1,6 @@
 """What users' own files of timings show: paired timings are judged, histories searched for shifts.
 
-An answer is JSON: a dictionary per file, under the file's name.
+What was found is JSON: a dictionary per file, under the file's name.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.moderation import fit_spread
 from benchcore.verdict.samples import SpreadPrior
 
-Answers = dict[str, dict[str, Any]]
+Findings = dict[str, dict[str, Any]]
 _ENOUGH_TO_SHARE = 500
-"""Files; fewer are answered before another process has started."""
+"""Files; fewer are processed before another process has started."""
 
 
-def judge_files(path: Path, bound: float) -> Answers:
+def judge_files(path: Path, bound: float) -> Findings:
     """Judge a file of paired timings, or each `.json` file of a folder.
 
     The cases of a folder are of one machine: their spreads inform each other, except those on a
@@ -40,16 +40,16 @@ def judge_files(path: Path, bound: float) -> Answers:
     raises UserError for a single one.
     """
     prior = _learn_spread(path) if path.is_dir() else None
-    return _answer_files(path, ".json", partial(_judge_file, bound, prior))
+    return _process_files(path, ".json", partial(_judge_file, bound, prior))
 
 
-def search_files(path: Path, smallest: float) -> Answers:
+def search_files(path: Path, smallest: float) -> Findings:
     """Search a nightly history, or each `.csv` file of a folder, for shifts of at least the share
     `smallest`.
 
-    An answer's `unknown` is why its history can't be searched. Errors are as in `judge_files`.
+    The finding `unknown` is why a history can't be searched. Errors are as in `judge_files`.
     """
-    return _answer_files(path, ".csv", partial(_search_file, smallest))
+    return _process_files(path, ".csv", partial(_search_file, smallest))
 
 
 def _learn_spread(folder: Path) -> SpreadPrior | None:
@@ -72,11 +72,11 @@ def _judge_file(bound: float, prior: SpreadPrior | None, file: Path) -> dict[str
         None if each is None else unit * each for each in (found.log_ratio, found.low, found.high)
     )
     change = "difference" if read.unit else "log_ratio"
-    answer = {"verdict": found.verdict, change: middle, "ci": ci if ci[0] is not None else None}
-    answer["p"] = found.p
+    shown = {"verdict": found.verdict, change: middle, "ci": ci if ci[0] is not None else None}
+    shown["p"] = found.p
     if read.unit:
-        answer["scale"] = "linear"
-    return {**answer, "reason": found.reason} if found.verdict == "unknown" else answer
+        shown["scale"] = "linear"
+    return {**shown, "reason": found.reason} if found.verdict == "unknown" else shown
 
 
 def _search_file(smallest: float, file: Path) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _search_file(smallest: float, file: Path) -> dict[str, Any]:
     detect_changes = detect_linear_shifts if linear else detect_shifts
     found = detect_changes(history.values, history.nights, smallest)
     change = "difference" if linear else "ratio"
-    answer: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "shifts": [
             {
                 "index": int(history.rows[shift.index]),
@@ -106,33 +106,33 @@ def _search_file(smallest: float, file: Path) -> dict[str, Any]:
         ],
     }
     if history.num_repeated:
-        answer["nights with several runs"] = history.num_repeated
+        shown["nights with several runs"] = history.num_repeated
     if found.drift is not None:
-        answer["drift"] = found.drift
+        shown["drift"] = found.drift
     if isinstance(found, Detection) and found.modes is not None:
         more = {"ratio": found.modes.ratio, "summary": describe_modes(found.modes)}
-        answer["modes"] = {**dataclasses.asdict(found.modes), **more}
+        shown["modes"] = {**dataclasses.asdict(found.modes), **more}
     if linear:
-        answer["scale"] = "linear"
-    return {**answer, "unknown": found.unknown} if found.unknown else answer
+        shown["scale"] = "linear"
+    return {**shown, "unknown": found.unknown} if found.unknown else shown
 
 
-def _answer_files(path: Path, ending: str, answer: Callable[[Path], dict[str, Any]]) -> Answers:
-    """Many files are answered side by side, so `answer` has to be picklable."""
+def _process_files(path: Path, ending: str, process: Callable[[Path], dict[str, Any]]) -> Findings:
+    """Many files are processed side by side, so `process` must be picklable."""
     if not path.is_dir():
-        return {path.name: answer(path)}
+        return {path.name: process(path)}
     files = list_files(path, ending)
     names = [file.name for file in files]
     cpus = usable_cpus()
     if len(files) < _ENOUGH_TO_SHARE or cpus == 1:
-        return dict(zip(names, map(partial(_try, answer), files), strict=True))
+        return dict(zip(names, map(partial(_try, process), files), strict=True))
     with ProcessPoolExecutor(cpus, mp_context=get_context("spawn")) as pool:
-        answered = pool.map(partial(_try, answer), files, chunksize=100)
-        return dict(zip(names, answered, strict=True))
+        found = pool.map(partial(_try, process), files, chunksize=100)
+        return dict(zip(names, found, strict=True))
 
 
-def _try(answer: Callable[[Path], dict[str, Any]], file: Path) -> dict[str, Any]:
+def _try(process: Callable[[Path], dict[str, Any]], file: Path) -> dict[str, Any]:
     try:
-        return answer(file)
+        return process(file)
     except UserError as error:
         return {"error": str(error)}

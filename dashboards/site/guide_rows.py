@@ -16,7 +16,7 @@ _TIMED = ("since", "earlier")
 """Parts of an answer that have a time of their own."""
 
 
-def refresh_answers(
+def refresh_guide_rows(
     files: SiteFiles, engine: Engine, campaigns: Collection[str] | None
 ) -> list[Answer]:
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured

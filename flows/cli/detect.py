@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.experiments.file_answers import search_files
+from benchcore.experiments.user_files import search_files
 from benchcore.verdict.history.thresholds import SMALLEST_SHIFT
 from flows.cli import options
-from flows.cli.printing import print_answers, print_line, print_rows
+from flows.cli.printing import print_findings, print_line, print_rows
 
 _CHANGES = ("ratio", "difference")
 
@@ -37,10 +37,10 @@ def detect(
     one night count by their median. Values at or below zero are compared on a linear scale. Exit
     code 2 if a file can't be read.
     """
-    print_answers(search_files(path, smallest), _print, alone=not path.is_dir(), as_json=as_json)
+    print_findings(search_files(path, smallest), _print, alone=not path.is_dir(), as_json=as_json)
 
 
-def _print(answers: dict[str, dict[str, Any]]) -> None:
+def _print(findings: dict[str, dict[str, Any]]) -> None:
     rows = [
         {
             "file": name,
@@ -49,33 +49,33 @@ def _print(answers: dict[str, dict[str, Any]]) -> None:
             **{key: f"{each[key]:.4f}" for key in _CHANGES if key in each},
             "ci": " to ".join(f"{end:.4f}" for end in each["ci"]) if "ci" in each else None,
         }
-        for name, answered in answers.items()
-        for each in answered["shifts"] + answered["suspicions"]
+        for name, found in findings.items()
+        for each in found["shifts"] + found["suspicions"]
     ]
     if rows:
         shown = [key for key in _CHANGES if any(key in row for row in rows)]
         columns = ("file", "what", "index", "before", "after", *shown, "ci", "reason")
         print_rows(rows, columns, title="What changed; index = the first row at the new level")
-    for name, answered in answers.items():
-        for note in _list_notes(answered, alone=len(answers) == 1):
+    for name, found in findings.items():
+        for note in _list_notes(found, alone=len(findings) == 1):
             print_line(f"{name}: {note}")
 
 
-def _list_notes(answered: Mapping[str, Any], *, alone: bool) -> list[str]:
+def _list_notes(found: Mapping[str, Any], *, alone: bool) -> list[str]:
     notes: list[str] = []
-    if "unknown" in answered:
-        notes.append(f"unknown: {answered['unknown']}")
-    elif not answered["shifts"] and not answered["suspicions"] and alone:
+    if "unknown" in found:
+        notes.append(f"unknown: {found['unknown']}")
+    elif not found["shifts"] and not found["suspicions"] and alone:
         notes.append("no shift")
-    if "scale" in answered:
+    if "scale" in found:
         notes.append("values at or below zero: changes are differences, not ratios")
-        if "drift" in answered:
-            notes.append(f"drifts, by {answered['drift']:.3g} in all")
-    elif not math.isclose(answered.get("drift", 1.0), 1.0):
-        notes.append(f"drifts, {answered['drift']:.3f} times in all")
-    if "nights with several runs" in answered:
-        num = answered["nights with several runs"]
+        if "drift" in found:
+            notes.append(f"drifts, by {found['drift']:.3g} in all")
+    elif not math.isclose(found.get("drift", 1.0), 1.0):
+        notes.append(f"drifts, {found['drift']:.3f} times in all")
+    if "nights with several runs" in found:
+        num = found["nights with several runs"]
         notes.append(f"{num} nights have several runs; each counts by their median")
-    if "modes" in answered:
-        notes.append(answered["modes"]["summary"])
+    if "modes" in found:
+        notes.append(found["modes"]["summary"])
     return notes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchcore.experiments.file_answers import judge_files
+from benchcore.experiments.user_files import judge_files
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
 from flows.cli import options
-from flows.cli.printing import print_answers, print_rows
+from flows.cli.printing import print_findings, print_rows
 
 
 def judge(
@@ -22,11 +22,11 @@ def judge(
     are cases of one machine: their spreads inform each other. With "scale": "linear" beside the
     list, values may be at or below zero, and b - a is judged. Exit code 2 if a file can't be read.
     """
-    print_answers(judge_files(path, bound), _print, alone=not path.is_dir(), as_json=as_json)
+    print_findings(judge_files(path, bound), _print, alone=not path.is_dir(), as_json=as_json)
 
 
-def _print(answers: dict[str, dict[str, Any]]) -> None:
-    linear = ["difference"] if any("difference" in each for each in answers.values()) else []
+def _print(findings: dict[str, dict[str, Any]]) -> None:
+    linear = ["difference"] if any("difference" in each for each in findings.values()) else []
     columns = ("file", "verdict", "log_ratio", *linear, "ci", "p", "reason")
-    rows = [{"file": name, **answered} for name, answered in answers.items()]
+    rows = [{"file": name, **found} for name, found in findings.items()]
     print_rows(rows, columns, title="log(t_b / t_a): above 0 = a is faster")

@@ -47,20 +47,20 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> No
     OUT.print(table)
 
 
-def print_answers(
-    answers: dict[str, dict[str, Any]],
+def print_findings(
+    findings: dict[str, dict[str, Any]],
     print_table: Callable[[dict[str, dict[str, Any]]], None],
     *,
     alone: bool,
     as_json: bool,
 ) -> None:
     """Print what was found in users' files, as a table or as JSON; for one file (`alone`) the JSON
-    is its answer itself. Exits with 2 afterwards if a file has an `error` instead."""
-    errors = [each["error"] for each in answers.values() if "error" in each]
+    is what was found in it. Exits with 2 afterwards if a file has an `error` instead."""
+    errors = [each["error"] for each in findings.values() if "error" in each]
     if as_json:
-        print_json(next(iter(answers.values())) if alone else answers)
+        print_json(next(iter(findings.values())) if alone else findings)
     else:
-        print_table({name: each for name, each in answers.items() if "error" not in each})
+        print_table({name: each for name, each in findings.items() if "error" not in each})
     for error in errors:
         print_error(error)
     if errors:

@@ -27,10 +27,10 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, read_duels
 from benchcore.store.frames.contenders import start_frame
 from benchcore.store.ingest import ingest_spool
-from data_checks import answers, suites
-from data_checks.answers import CheckError, SuiteResult, validate
+from data_checks import suites, validation
 from data_checks.check import check_campaign, read_frames
 from data_checks.suites import CheckReport, list_suites, run_checks
+from data_checks.validation import CheckError, SuiteResult, validate
 
 Document = dict[str, Any]
 NOOP = Racer(name="noop", framework="stdlib", version="3.11", arm="noop")
@@ -550,7 +550,7 @@ def test_a_contradictory_validation_result_is_not_a_success() -> None:
         expectation_config=SimpleNamespace(meta={"name": "finished", "reason": "r"}),
     )
     with pytest.raises(CheckError, match="reports 1 failed rows, success is True, and names 0"):
-        answers._failed_rows(result, "a suite")  # type: ignore[arg-type]
+        validation._failed_rows(result, "a suite")  # type: ignore[arg-type]
 
 
 def test_checks_are_silent_and_use_no_network(

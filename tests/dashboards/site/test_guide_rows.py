@@ -14,8 +14,8 @@ from sqlalchemy import event
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.guide import list_answers
-from dashboards.site.answers import refresh_answers
 from dashboards.site.files import SiteFiles
+from dashboards.site.guide_rows import refresh_guide_rows
 
 FAST_TORCH = replace(TORCH, step_ns=JAX.step_ns / 2)
 
@@ -44,7 +44,7 @@ def test_answers_of_other_cases_are_remembered(
     )
     keep_history(engine, state, [_night("second", 2, "large")])
     files = SiteFiles(state.site)
-    first = refresh_answers(files, engine, ["second"])  # a new site reads all
+    first = refresh_guide_rows(files, engine, ["second"])  # a new site reads all
     assert [each["case_name"] for each in first] == ["large", "small"]
     files.flush()
 
@@ -55,10 +55,10 @@ def test_answers_of_other_cases_are_remembered(
         read.append(sent[3])
 
     event.listen(engine, "before_cursor_execute", watch)
-    again = refresh_answers(SiteFiles(state.site), engine, ["third"])
+    again = refresh_guide_rows(SiteFiles(state.site), engine, ["third"])
     event.remove(engine, "before_cursor_execute", watch)
     assert not any("small" in values for values in read if values)
     assert again == list_answers(engine) and again != first
     assert [each["faster"] for each in again] == ["torch", first[1]["faster"]]
-    assert refresh_answers(SiteFiles(state.site), engine, None) == again
+    assert refresh_guide_rows(SiteFiles(state.site), engine, None) == again
     engine.dispose()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import benchcore.experiments.file_answers
+import benchcore.experiments.user_files
 from benchcore.errors import UserError
 from benchcore.experiments.measurement_files import read_history
 from flows.cli.main import app
@@ -88,7 +88,7 @@ def test_a_folder_is_answered_by_file_name_despite_broken_files(
     assert done.exit_code == 2
     assert answered["fine.csv"] == answered["$(id) 'x'.csv"]
     assert "got 'fast' in row 0" in answered["broken.csv"]["error"]
-    monkeypatch.setattr(benchcore.experiments.file_answers, "_ENOUGH_TO_SHARE", 1)
+    monkeypatch.setattr(benchcore.experiments.user_files, "_ENOUGH_TO_SHARE", 1)
     assert json.loads(_detect(tmp_path, "--json").stdout) == answered  # in several processes
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import benchcore.experiments.file_answers
+import benchcore.experiments.user_files
 from benchcore.errors import UserError
 from benchcore.experiments.measurement_files import read_allocations
 from flows.cli.main import app
@@ -109,7 +109,7 @@ def test_a_folder_is_answered_by_file_name_despite_broken_files(
     assert set(answered) == {strange, "broken.json", "folder.json"}
     assert done.stderr.count("deadheat: ") == 2
     assert _judge(tmp_path).exit_code == 2  # as a table, too
-    monkeypatch.setattr(benchcore.experiments.file_answers, "_ENOUGH_TO_SHARE", 1)
+    monkeypatch.setattr(benchcore.experiments.user_files, "_ENOUGH_TO_SHARE", 1)
     assert json.loads(_judge(tmp_path, "--json").stdout) == answered  # in several processes
 
 
