@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
+from stored_histories import store_history
 
 from benchcore.cell.measure.host import describe_device
 from benchcore.planning.matrix import Plan
@@ -56,7 +56,7 @@ class WrittenStarts:
                 amount = self.amounts[racer.version] * math.exp(rng.normal(0, self.noise))
                 plant_amounts([document], side, self.metric, [amount])
             documents.append(document)
-        keep_history(self.engine, self.state, documents)
+        store_history(self.engine, self.state, documents)
 
     def report(self, text: str) -> None:
         """Nobody reads it."""

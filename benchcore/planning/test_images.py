@@ -9,13 +9,13 @@ import numpy as np
 from benchcore.cell.loader.decoding import decode
 from benchcore.protocol import name_part
 
-_PHOTOGRAPHS = Path(__file__).parent / "photographs"
+_FOLDER = Path(__file__).parent / "test_images"
 
 
 def write_test_images(path: Path) -> Path:
     """Write the two photographs (427, 640, 3) as uint8 arrays, which the inside ring reads."""
     if not path.exists():
-        files = sorted(_PHOTOGRAPHS.glob("*.jpg"))
+        files = sorted(_FOLDER.glob("*.jpg"))
         path.parent.mkdir(parents=True, exist_ok=True)
         part = name_part(path)
         images = {each.stem: np.asarray(decode(each)) for each in files}

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
-from kept_histories import open_history
 from result_documents import JAX, TORCH, make_document, make_history
+from stored_histories import open_history
 
 from benchcore.state import State, open_state
 from benchcore.store.series import read_series

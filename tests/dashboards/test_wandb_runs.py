@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from kept_histories import open_history
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, make_document, make_plan
+from stored_histories import open_history
 from typer.testing import CliRunner
 from wandb_server import Run, WandbServer, serve_wandb
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kept_histories import keep_history
 from result_documents import CAMPAIGN, JAX, TORCH, make_document
+from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
@@ -23,7 +23,7 @@ def test_each_suite_has_a_page_that_the_site_links(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
     document = make_document([replace(JAX, status="crash"), TORCH])
     document["contenders"][0]["failure"] |= {"reason": HOSTILE}
-    keep_history(engine, state, [document])
+    store_history(engine, state, [document])
     docs = state.data_docs(CAMPAIGN)
     docs.mkdir(parents=True)
     (docs / "an earlier suite.html").write_text("old")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from command_line import run_here
 from duel_orders import make_contender, make_order
-from kept_histories import open_history
 from result_documents import JAX, TORCH, Racer, make_history, spool_ceiling
 from slow_environments import make_slow
+from stored_histories import open_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 

@@ -19,7 +19,6 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
-from kept_histories import open_history
 from package_index import serve_index
 from prefect import flow, task
 from prefect.automations import AutomationCore, CallWebhook, DoNothing, EventTrigger, Posture
@@ -40,6 +39,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Failed, Running
 from prefect_server import serve_prefect
 from result_documents import make_history, make_plan
+from stored_histories import open_history
 from webhooks import serve_webhook
 
 from benchcore.errors import UserError

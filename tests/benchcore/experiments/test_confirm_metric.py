@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history, open_history
 from result_documents import make_history, plant_amounts
+from stored_histories import open_history, store_history
 from webhooks import serve_webhook
 from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 
@@ -63,7 +63,7 @@ def _confirm(
         write_json(folder / "environment.json", dataclasses.asdict(record))
     engine = open_history(state, documents)
     if elsewhere:
-        keep_history(engine, state, [_move(each) for each in documents])
+        store_history(engine, state, [_move(each) for each in documents])
     refresh_suspicions(engine)
     starts = WrittenStarts(state, engine, metric, amounts, noise)
     return run_confirmation(_request(), state, starts), engine, starts

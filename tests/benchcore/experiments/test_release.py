@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
+from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release
 from benchcore.errors import CampaignIncompleteError
@@ -112,7 +112,7 @@ class WrittenDuels:
                 amount = more * float(np.exp(rng.normal(0, 0.01)))
                 plant_amounts([document], side, "cold_compile_s", [amount])
             documents.append(document)
-        keep_history(self.engine, self.state, documents)
+        store_history(self.engine, self.state, documents)
 
     def report(self, text: str) -> None:
         """Nobody reads it."""

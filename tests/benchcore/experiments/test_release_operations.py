@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_document
+from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release, Request
 from benchcore.experiments.alerts import describe_operations, list_moves
@@ -221,8 +221,8 @@ def test_a_judged_release_has_the_operations_of_its_own_campaign(
     )
     save_plan(plan, campaign_folder(state, campaign) / "plan.json")
     engine = open_database(state.database_url)
-    keep_history(engine, state, [_measure_fft("night", "1" * 16, "0.9.0", 1.0, 1)])
-    keep_history(engine, state, [_measure_fft(campaign, "2" * 16, "0.9.1", 3.0, 2)])
+    store_history(engine, state, [_measure_fft("night", "1" * 16, "0.9.0", 1.0, 1)])
+    store_history(engine, state, [_measure_fft(campaign, "2" * 16, "0.9.1", 3.0, 2)])
     engine.dispose()
     request = ReleaseRequest(
         framework="jax", new="0.9.1", old="0.9.0", campaign=campaign, budget_s=0.0

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_history
 from sqlalchemy.orm import Session
+from stored_histories import store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -60,7 +60,7 @@ def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
 def shifted(state: State, engine: Engine) -> Engine:
     """16 nights, at a new level since the eleventh, when a version came."""
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
-    keep_history(engine, state, make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10))
+    store_history(engine, state, make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10))
     refresh_suspicions(engine)
     return engine
 
@@ -148,11 +148,11 @@ def test_nights_decide_how_long_a_change_has_lasted_whenever_they_are_ingested(
     """The nights are older than the test. An unknown change of three nights needs one more."""
     logs = np.random.default_rng(4).normal(0.2, 0.005, 18) + 0.06 * (np.arange(18) >= 10)
     documents = make_history(logs.tolist())
-    keep_history(engine, state, documents[:14])
+    store_history(engine, state, documents[:14])
     refresh_suspicions(engine)
     store_finding(engine, 1, _found("unknown"), names=NAMES)
     for nights, asked in ((14, []), (15, [1])):
-        keep_history(engine, state, documents[:nights])
+        store_history(engine, state, documents[:nights])
         refresh_suspicions(engine)
         assert choose_suspicions(engine) == asked
     assert read_suspicion(engine, 1).levels.since == pytest.approx(logs[10:15])

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import run_here
-from kept_histories import keep_history
 from proof_documents import keep_proof, make_proof
 from result_documents import JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
+from stored_histories import store_history
 
 from benchcore.errors import UserError
 from benchcore.running.plans import recall_plan
@@ -193,7 +193,7 @@ def test_suspicions_of_one_series_and_night_have_a_document_each(
 ) -> None:
     nights = np.arange(36)
     logs = np.random.default_rng(4).normal(0.2, 0.005, 36) + 0.06 * ((nights >= 12) & (nights < 24))
-    keep_history(engine, state, make_history(logs.tolist()))
+    store_history(engine, state, make_history(logs.tolist()))
     refresh_suspicions(engine)
     assert len(choose_suspicions(engine)) == 2
     before = _dump(engine)["suspicion"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, OLD_JAX, TORCH, make_history, plant_amounts
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
+from stored_histories import store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -41,7 +41,7 @@ def _suspect(
     documents = make_history(STEPS)
     plant_amounts(documents, 1 - side, metric, [float(np.median(amounts[:5]))] * NUM)
     plant_amounts(documents, side, metric, list(amounts))
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     refresh_suspicions(engine)
     return list_suspicions(engine)
 
@@ -89,7 +89,7 @@ def test_a_shift_below_what_matters_for_its_metric_is_no_suspicion(
 def test_a_step_time_shift_of_that_size_is_a_suspicion_of_step_time_alone(
     state: State, engine: Engine
 ) -> None:
-    keep_history(engine, state, make_history(STEPS + math.log(1.03) * AFTER))
+    store_history(engine, state, make_history(STEPS + math.log(1.03) * AFTER))
     refresh_suspicions(engine)
     assert [each["metric"] for each in list_suspicions(engine)] == ["median_step_ns"]
 
@@ -101,7 +101,7 @@ def test_a_framework_has_a_series_against_its_previous_version(
     documents = make_history(
         QUIET + math.log(1.1) * AFTER, [JAX, OLD_JAX], later=[newest, OLD_JAX], since=18
     )
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     [series] = read_series(engine)
     assert (series.key.control, series.key.a_arm, series.key.b_arm) == (
         "previous",
@@ -121,8 +121,8 @@ def test_the_frameworks_and_each_control_are_separate_series(state: State, engin
     others = make_history(STEPS[:2], [JAX, OLD_JAX], campaign="controls")
     for each in others:
         each["duel_run"] = f"c{each['duel_run'][1:]}"
-    keep_history(engine, state, documents)
-    keep_history(engine, state, others)
+    store_history(engine, state, documents)
+    store_history(engine, state, others)
     assert [each.key.control for each in read_series(engine)] == ["previous", None]
 
 
@@ -132,7 +132,7 @@ def test_nights_in_which_a_metric_was_not_measured_are_left_out(
     documents = make_history(STEPS[:4])
     for side in (0, 1):
         plant_amounts(documents[:3], side, "allocator_peak_bytes", [1e6] * 3)
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     [series] = read_series(engine, metrics=("allocator_peak_bytes",))
     assert [night.log_ratio for night in series.nights] == [0.0] * 3
     assert series.nights[0].values == (1e6, 1e6)
@@ -145,7 +145,7 @@ def test_rows_without_amounts_have_the_same_histories(state: State, engine: Engi
     for side in (0, 1):
         plant_amounts(documents[:4], side, "allocator_peak_bytes", [1e6, 2e6, 3e6, 4e6])
         plant_amounts(documents, side, "latency_p95_ns", [3e6] * 6)
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     stored, certified = read_series(engine, metrics=TRACKED), list_certificates(engine)
     assert {"cold_compile_s", "allocator_peak_bytes"} <= {each.key.metric for each in stored}
     rows = _read_amounts(engine)
@@ -183,7 +183,7 @@ def _replace_amounts(
 def test_series_of_some_cases_are_those_of_all(state: State, engine: Engine) -> None:
     documents = make_history(STEPS[:3])
     documents[2]["allocation"]["device"]["fingerprint"] = "9" * 16
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     here, there = list_cases(engine)
     assert read_series(engine, cases=[here]) + read_series(engine, cases=[there]) == (
         read_series(engine)
@@ -195,7 +195,7 @@ def test_series_of_some_cases_are_those_of_all(state: State, engine: Engine) -> 
 def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engine: Engine) -> None:
     if engine.dialect.name != "sqlite":
         pytest.skip("reads the plans that SQLite makes")
-    keep_history(engine, state, make_history(STEPS[:3]))
+    store_history(engine, state, make_history(STEPS[:3]))
     cases, key = list_cases(engine, "history"), read_series(engine)[0].key
     reads: list[Callable[[], object]] = [
         lambda: read_series(engine, metrics=TRACKED, cases=cases, days=HISTORY_DAYS),
@@ -276,7 +276,7 @@ def test_a_shift_is_seen_once_although_its_version_becomes_the_control(
     documents = make_history(logs.tolist(), [JAX, OLD_JAX])
     slower = {"0.9.0": 0.0, "0.9.1": 0.0, "0.9.2": math.log(1.1), "0.9.3": math.log(1.1)}
     _release(documents, slower, list(slower))
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     refresh_suspicions(engine)
     [found] = list_suspicions(engine)
     assert (found["since_run"], found["trigger"]) == (f"{12:016x}", "shift")
@@ -294,7 +294,7 @@ def test_a_control_that_was_never_the_newest_begins_anew(state: State, engine: E
     documents = make_history([0.0, 0.01, 0.02, 0.03], [JAX, OLD_JAX])
     for document in documents[2:]:
         document["contenders"][1]["version"] = "0.8.3"
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     [series] = read_series(engine)
     assert [night.number for night in series.nights] == [739619, 739620]
     assert [night.offset for night in series.nights] == [0.0, 0.0]
@@ -333,7 +333,7 @@ def test_a_release_that_computes_less_exactly_is_a_suspicion_of_that_error(
     state: State, engine: Engine, error: float, use_case: str | None, found: list[str]
 ) -> None:
     eager, newest = replace(TORCH, arm="torch-eager"), replace(JAX, version="0.9.1")
-    keep_history(engine, state, make_history(STEPS, [JAX, eager], later=[newest, eager], since=18))
+    store_history(engine, state, make_history(STEPS, [JAX, eager], later=[newest, eager], since=18))
     _prove(engine, {"jax-0.9.0": 2e-7, "jax-0.9.1": error}, use_case)
     refresh_suspicions(engine)
     suspicions = list_suspicions(engine)
@@ -344,6 +344,6 @@ def test_a_release_that_computes_less_exactly_is_a_suspicion_of_that_error(
 
 
 def test_an_arm_that_no_proof_computed_with_has_no_error(state: State, engine: Engine) -> None:
-    keep_history(engine, state, make_history(STEPS))  # torch-compile
+    store_history(engine, state, make_history(STEPS))  # torch-compile
     _prove(engine, {"jax-0.9.0": 2e-7})
     assert read_series(engine, metrics=("loss_error",)) == []

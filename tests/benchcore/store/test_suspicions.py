@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_history
+from stored_histories import store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -38,7 +38,7 @@ SHIFTED = LOGS + 0.06 * (np.arange(24) >= 16)
 def test_a_series_holds_only_ratios_that_count_on_one_device(state: State, engine: Engine) -> None:
     documents = make_history(LOGS[:6])
     documents[5]["allocation"]["device"]["fingerprint"] = "9" * 16
-    keep_history(engine, state, documents, wrong=[2])
+    store_history(engine, state, documents, wrong=[2])
     here, there = sorted(read_series(engine), key=lambda each: -len(each.nights))
     assert here.values == pytest.approx(np.exp(LOGS[[0, 1, 3, 4]]))
     assert here.key.title == "mlp tiny: jax-jit against torch-compile"
@@ -50,15 +50,15 @@ def test_pinned_versions_and_one_framework_alone_form_no_history(
     state: State, engine: Engine
 ) -> None:
     pinned = make_history(LOGS[:2], [replace(JAX, role="pinned"), TORCH], campaign="pinned")
-    keep_history(engine, state, pinned)
+    store_history(engine, state, pinned)
     assert read_series(engine) == []
 
 
 def test_one_shift_stays_one_suspicion(state: State, engine: Engine) -> None:
     documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
-    keep_history(engine, state, documents[:20])
+    store_history(engine, state, documents[:20])
     refresh_suspicions(engine)
-    keep_history(engine, state, documents[20:])
+    store_history(engine, state, documents[20:])
     refresh_suspicions(engine)
     (found,) = list_suspicions(engine)
     assert (found["state"], found["trigger"]) == ("open", "shift")
@@ -78,7 +78,7 @@ def test_a_series_goes_on_across_a_new_driver_whose_suspicion_says_what_it_moved
         document["allocation"]["device"]["kind"] = "gpu"
         for contender in document["contenders"]:
             contender["effective"]["manifest"]["cudnn"] = "9.11.0" if new else "not loaded"
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     (series,) = read_series(engine)
     assert series.nights[0].conditions == {
         "METHOD": "1",
@@ -111,7 +111,7 @@ def test_a_series_goes_on_across_a_new_method_by_the_same_environments(
     plain = make_history([log + 0.1 * (night >= 8) for night, log in enumerate(SHIFTED)])
     for document, moved in zip(documents, plain, strict=True):
         document["contenders"][1]["starts"] = moved["contenders"][1]["starts"]
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     (series,) = read_series(engine)
     assert len(series.nights) == 24
     assert [bridge.applied for bridge in series.bridges] == [True]
@@ -131,10 +131,10 @@ def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     logs = LOGS.copy()
     logs[18] += 0.1
     documents = make_history(logs)
-    keep_history(engine, state, documents[:19])
+    store_history(engine, state, documents[:19])
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["open"]
-    keep_history(engine, state, documents[19:])
+    store_history(engine, state, documents[19:])
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["passed"]
 
@@ -152,14 +152,14 @@ def test_a_suspicion_ends_with_its_reason_when_its_device_is_gone(
     state: State, engine: Engine
 ) -> None:
     documents = make_history([*SHIFTED, *SHIFTED[16:]])
-    keep_history(engine, state, documents[:20])
+    store_history(engine, state, documents[:20])
     *others, last = _make_elsewhere(np.resize(LOGS, 20 + GONE_NIGHTS).tolist(), first=18)
-    keep_history(engine, state, others)
+    store_history(engine, state, others)
     refresh_suspicions(engine)
     (found,) = list_suspicions(engine)
     assert found["state"] == "open" and list_open_environments(engine)
 
-    keep_history(engine, state, [last])
+    store_history(engine, state, [last])
     refresh_suspicions(engine)
     refresh_suspicions(engine)
     (gone,) = list_suspicions(engine)
@@ -177,7 +177,7 @@ def test_a_suspicion_ends_with_its_reason_when_its_device_is_gone(
     for night, document in enumerate(documents[20:], start=60):
         at = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=night)
         document["allocation"] |= {"started_at": at.isoformat(), "ended_at": at.isoformat()}
-    keep_history(engine, state, documents[20:])
+    store_history(engine, state, documents[20:])
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["open"]
 
@@ -185,21 +185,21 @@ def test_a_suspicion_ends_with_its_reason_when_its_device_is_gone(
 def test_an_undecided_suspicion_stays_while_its_series_goes_on(
     state: State, engine: Engine
 ) -> None:
-    keep_history(engine, state, make_history(SHIFTED))
+    store_history(engine, state, make_history(SHIFTED))
     refresh_suspicions(engine)
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, 1)
         row.state, row.updated_at = "unknown", datetime(2026, 1, 20, tzinfo=UTC)
     more = np.concatenate([SHIFTED, SHIFTED[16:], SHIFTED[16:], SHIFTED[16:], SHIFTED[16:]])
     later = [each for each in make_history(more) if each["duel_run"] >= f"{24:016x}"]
-    keep_history(engine, state, later)
+    store_history(engine, state, later)
     end_gone(engine, {})
     assert [each["state"] for each in list_suspicions(engine)] == ["unknown"]
 
 
 def test_a_night_looks_at_the_series_that_it_measured(state: State, engine: Engine) -> None:
-    keep_history(engine, state, make_history(SHIFTED))
-    keep_history(engine, state, _make_elsewhere(SHIFTED.tolist()))
+    store_history(engine, state, make_history(SHIFTED))
+    store_history(engine, state, _make_elsewhere(SHIFTED.tolist()))
     refresh_suspicions(engine, campaign="elsewhere")
     (found,) = list_suspicions(engine)
     assert found["device_fingerprint"] == "9" * 16
@@ -210,7 +210,7 @@ def test_a_night_looks_at_the_series_that_it_measured(state: State, engine: Engi
 def test_suspicions_rest_on_recent_nights_and_what_was_open_before_stays(
     state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_history(engine, state, make_history(SHIFTED))
+    store_history(engine, state, make_history(SHIFTED))
     refresh_suspicions(engine)
     monkeypatch.setattr("benchcore.store.suspicions.HISTORY_DAYS", 4)
     (series,) = read_recent(engine, ("median_step_ns",))

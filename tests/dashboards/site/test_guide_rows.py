@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_document
 from sqlalchemy import event
+from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
@@ -35,20 +35,20 @@ def test_answers_of_other_cases_are_remembered(
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state = open_state(tmp_path)
     engine = open_database(state.database_url)
-    keep_history(
+    store_history(
         engine,
         state,
         [
             _night("first", 1, "small"),
         ],
     )
-    keep_history(engine, state, [_night("second", 2, "large")])
+    store_history(engine, state, [_night("second", 2, "large")])
     files = SiteFiles(state.site)
     first = refresh_guide_rows(files, engine, ["second"])  # a new site reads all
     assert [each["case_name"] for each in first] == ["large", "small"]
     files.flush()
 
-    keep_history(engine, state, [_night("third", 3, "large", FAST_TORCH)])
+    store_history(engine, state, [_night("third", 3, "large", FAST_TORCH)])
     read: list[Any] = []
 
     def watch(*sent: Any) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kept_histories import open_history
 from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan
+from stored_histories import open_history
 
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, OLD_JAX, make_document
+from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
@@ -58,7 +58,7 @@ def test_a_case_that_only_an_old_campaign_measured_stays(
         for key in ("started_at", "ended_at"):
             at = document["allocation"][key]
             document["allocation"][key] = at.replace("2026-01-02", f"2026-01-{2 + number:02}")
-        keep_history(engine, state, [document])
+        store_history(engine, state, [document])
     files, release = SiteFiles(tmp_path / "site"), ("jax", JAX.version, OLD_JAX.version)
     words = {"words": "MLP", "batch": 32}
     cases = {("mlp", case): words for case in ("tiny", "only_then")}

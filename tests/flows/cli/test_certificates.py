@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kept_histories import open_history
 from result_documents import (
     JAX,
     OLD_JAX,
@@ -18,6 +17,7 @@ from result_documents import (
     make_history,
     plant_amounts,
 )
+from stored_histories import open_history
 from typer.testing import CliRunner
 
 from benchcore.state import open_state

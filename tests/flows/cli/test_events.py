@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import open_history
 from result_documents import make_history, make_plan
+from stored_histories import open_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from command_line import run_here
-from kept_histories import open_history
 from result_documents import JAX, TORCH, make_document
 from sqlalchemy import event, update
 from sqlalchemy.orm import Session
+from stored_histories import open_history
 
 from benchcore.state import open_state
 from benchcore.store.models import PairRatio

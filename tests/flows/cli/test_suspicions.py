@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kept_histories import open_history
 from result_documents import make_history, plant_amounts
+from stored_histories import open_history
 from typer.testing import CliRunner
 
 from benchcore.state import open_state

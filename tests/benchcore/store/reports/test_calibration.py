@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_document
+from stored_histories import store_history
 
 from benchcore.state import State
 from benchcore.store.database import Engine
@@ -66,7 +66,7 @@ def _rates(engine: Engine) -> dict[str, tuple[int, int]]:
 def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engine) -> None:
     quiet, faked = _write_run(0, {}), _write_run(2, {"b_new": 0.06})
     found, missed = _write_run(1, {"a_new": 0.05}, "a_new"), _write_run(3, {}, "b_new")
-    keep_history(engine, state, [*quiet, *found, *faked, *missed])
+    store_history(engine, state, [*quiet, *found, *faked, *missed])
     assert _rates(engine) == {
         "false alarms": (1, 2),
         "+5 % found": (1, 2),
@@ -90,7 +90,7 @@ def test_calibration_runs_are_in_no_series_and_never_suspected(
     state: State, engine: Engine
 ) -> None:
     starts = [_start(night, {"b_new": 0.3 * (night > 15)}) for night in range(25)]
-    keep_history(engine, state, starts)
+    store_history(engine, state, starts)
     assert len(duel_frame(engine)) == 25
     assert ratio_frame(engine).empty
     assert list_ratios(engine, "night") == list_contenders(engine, "night") == []
@@ -103,12 +103,12 @@ def test_calibration_runs_are_in_no_series_and_never_suspected(
 def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
     state: State, engine: Engine
 ) -> None:
-    keep_history(engine, state, _write_run(0, {}, starts=range(4)))
+    store_history(engine, state, _write_run(0, {}, starts=range(4)))
     assert (_rates(engine)["false alarms"], measure_calibration(engine)["unfinished"]) == (
         (0, 0),
         1,
     )
-    keep_history(engine, state, _write_run(1, {}, "a_new", starts=range(2)))
+    store_history(engine, state, _write_run(1, {}, "a_new", starts=range(2)))
     found = measure_calibration(engine)
     assert [row["starts"] for row in found["trials"]] == [4]
     assert found["unfinished"] == 1
@@ -128,7 +128,7 @@ def test_calibration_runs_that_do_not_count_are_left_out_and_listed(
     telemetry = {"foreign_cpu_share": 0.5}
     for block in documents[3]["contenders"][2]["starts"][0]["blocks"]:
         block["telemetry"] |= telemetry
-    keep_history(engine, state, [*documents, *coarse, lacking], wrong=[1])
+    store_history(engine, state, [*documents, *coarse, lacking], wrong=[1])
     found = measure_calibration(engine)
     assert [row["starts"] for row in found["trials"]] == [3]
     assert found["unfinished"] == 1  # one start of the second is lost, and nothing came after it
@@ -147,10 +147,10 @@ def test_a_series_reports_the_smallest_effect_it_can_detect(state: State, engine
         factors = tuple(np.exp(RNG.normal(0, 0.01, 3)))
         racers = [JAX, replace(TORCH, start_factors=factors)]
         nights.append(make_document(racers, duel_run=f"{night:016x}", campaign="real"))
-    keep_history(engine, state, nights[:3])
+    store_history(engine, state, nights[:3])
     (row,) = measure_calibration(engine)["smallest"]
     assert (row["nights"], row["starts"], row["smallest"]) == (3, 9, None)
-    keep_history(engine, state, nights)
+    store_history(engine, state, nights)
     (row,) = measure_calibration(engine)["smallest"]
     assert row["series"] == "mlp tiny: jax-jit against torch-compile"
     assert 0.01 < row["smallest"] < 0.08

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kept_histories import keep_history
 from result_documents import JAX, make_document
+from stored_histories import store_history
 
 from benchcore.experiments.alerts import describe_release
 from benchcore.state import State, open_state
@@ -50,7 +50,7 @@ def _measure(
         name = f"release-{first + number}"
         document = make_document(racers, duel_run=f"{first + number:016x}", campaign=name)
         document["method"] = method
-        keep_history(engine, state, [document])
+        store_history(engine, state, [document])
 
 
 def test_releases_that_cost_one_percent_each_are_seen_together(

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run_here
-from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_document
+from stored_histories import store_history
 
 from benchcore.planning.profiles import PROFILES, Match, Profile
 from benchcore.state import open_state
@@ -30,7 +30,7 @@ def test_starts_and_minutes_come_from_the_pairs_own_nights(
     for night in range(8):
         factors = tuple(np.exp(rng.normal(0.05 * (night % 2), 0.01, 3)))
         racers = [JAX, replace(TORCH, start_factors=factors)]
-        keep_history(engine, state, [make_document(racers, duel_run=f"{night:016x}")])
+        store_history(engine, state, [make_document(racers, duel_run=f"{night:016x}")])
     (none,) = list_starts_needed(engine, {("mlp", "another")}, 0.02)
     assert none.reason == "no history yet"
 
@@ -57,7 +57,7 @@ def test_cases_with_and_without_a_history_are_objects_and_rows(
     racers = [JAX, replace(TORCH, start_factors=(1.0, 1.01, 0.99))]
     for night in range(4):
         document = make_document(racers, duel_run=f"{night:016x}")
-        keep_history(open_database(state.database_url), state, [document])
+        store_history(open_database(state.database_url), state, [document])
     arms = PROFILES["laptop"]().matches[-1].arms
     matches = (
         Match(workload="mlp", case="tiny", arms=arms, expected_s=1),

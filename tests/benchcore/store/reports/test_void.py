@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_histories import keep_history
 from result_documents import (
     CAMPAIGN,
     JAX,
@@ -21,6 +20,7 @@ from result_documents import (
     spool_document,
 )
 from sqlalchemy.orm import Session
+from stored_histories import store_history
 
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
@@ -60,11 +60,11 @@ def test_a_busy_machine_is_named_with_the_shares_that_others_used(
     engine: Engine, state: State
 ) -> None:
     busy = _disturb(make_document(duel_run=BUSY), 0.38, 0.62)
-    keep_history(engine, state, [busy])
+    store_history(engine, state, [busy])
     text = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
     assert explain_void(engine, CAMPAIGN) == text
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
-    keep_history(engine, state, [make_document(duel_run=QUIET)])
+    store_history(engine, state, [make_document(duel_run=QUIET)])
     assert explain_void(engine, CAMPAIGN) is None
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
 
@@ -74,7 +74,7 @@ def test_one_disturbed_side_is_not_measured_again_while_rounds_remain(
 ) -> None:
     document = make_document(duel_run=QUIET)
     document["contenders"][0]["starts"][0]["blocks"][0]["telemetry"]["foreign_cpu_share"] = 0.9
-    keep_history(engine, state, [document])
+    store_history(engine, state, [document])
     assert list_disturbed(engine, CAMPAIGN) == []
     assert explain_void(engine, CAMPAIGN) is None
 
@@ -82,7 +82,7 @@ def test_one_disturbed_side_is_not_measured_again_while_rounds_remain(
 def test_another_reason_is_given_and_is_no_reason_to_measure_again(
     engine: Engine, state: State
 ) -> None:
-    keep_history(engine, state, [make_document(duel_run=QUIET)], wrong=[0])
+    store_history(engine, state, [make_document(duel_run=QUIET)], wrong=[0])
     text = explain_void(engine, CAMPAIGN)
     assert text is not None and text.startswith("Nothing counts: in 1 of 1 pairs ")
     assert list_disturbed(engine, CAMPAIGN) == []
@@ -90,7 +90,7 @@ def test_another_reason_is_given_and_is_no_reason_to_measure_again(
 
 def test_contenders_that_are_all_unsupported_measured_nothing(engine: Engine, state: State) -> None:
     racers = [replace(each, status="unsupported") for each in (JAX, TORCH)]
-    keep_history(engine, state, [make_document(racers, duel_run=QUIET)])
+    store_history(engine, state, [make_document(racers, duel_run=QUIET)])
     text = explain_void(engine, CAMPAIGN)
     assert text is not None and "no contender ran (2 unsupported)" in text
 
@@ -102,7 +102,7 @@ def test_an_unsupported_contender_is_the_reason_although_the_machine_was_measure
     alone = make_document([replace(JAX, status="unsupported")], duel_run=QUIET)
     machine = make_document([TORCH], duel_run=BUSY)
     machine["duel"]["workload"] = workload
-    keep_history(engine, state, [alone, machine])
+    store_history(engine, state, [alone, machine])
     text = explain_void(engine, CAMPAIGN)
     assert text is not None and "no contender ran (1 unsupported): it broke" in text
 
@@ -112,7 +112,7 @@ def test_a_campaign_that_only_measures_the_machine_is_not_void(
 ) -> None:
     document = make_document([TORCH], duel_run=QUIET)
     document["duel"]["workload"] = "noop"
-    keep_history(engine, state, [document])
+    store_history(engine, state, [document])
     assert explain_void(engine, CAMPAIGN) is None
 
 
@@ -124,7 +124,7 @@ def plan() -> Plan:
 def _disturb_torch(engine: Engine, state: State, *shares: float) -> dict[str, Any]:
     """A duel of JAX, the JAX before it, and torch, with these shares used by others."""
     document = _disturb(make_document((JAX, OLD_JAX, TORCH), duel_run=BUSY), *shares)
-    keep_history(engine, state, [document])
+    store_history(engine, state, [document])
     return document
 
 
@@ -176,7 +176,7 @@ def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -
     documents = [make_document(duel_run=QUIET), _disturb(make_document(duel_run=BUSY), 0.5, 0.5)]
     duels = tuple(_plan_duel(each["duel_run"]) for each in documents)
     plan = replace(make_plan(CAMPAIGN), duels=duels)
-    keep_history(engine, state, documents)
+    store_history(engine, state, documents)
     for each in documents:
         spool_document(state.spool, each)
     (aside,) = set_aside_void(state, plan)

@@ -14,7 +14,7 @@ from benchcore.store.ingest import ingest_spool
 from benchcore.store.records import FailedCheck
 
 
-def keep_history(
+def store_history(
     engine: Engine, state: State, documents: Sequence[dict[str, Any]], wrong: Sequence[int] = ()
 ) -> None:
     """Spool, ingest, check and judge the documents of one campaign; some are `wrong`."""
@@ -33,5 +33,5 @@ def open_history(
 ) -> Engine:
     """The state folder's own database with these documents; close it with `dispose`."""
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
-    keep_history(engine, state, documents, wrong)
+    store_history(engine, state, documents, wrong)
     return engine
