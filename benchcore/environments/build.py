@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from benchcore.cell.launch import inherited_environ
 from benchcore.cell.measure import gpu
 from benchcore.environments import contents
+from benchcore.environments.child_lifetime import tie
 from benchcore.environments.interpreters import query_python
 from benchcore.environments.locks import (
     Accelerator,
@@ -27,7 +28,6 @@ from benchcore.environments.locks import (
     lock_release,
 )
 from benchcore.environments.templates import Template, load_template, template_folder
-from benchcore.environments.tied import tie
 from benchcore.environments.uv_command import run_uv, run_uv_or_cached, shorten
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError

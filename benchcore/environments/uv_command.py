@@ -11,7 +11,7 @@ from typing import Literal
 
 from uv import find_uv_bin
 
-from benchcore.environments.tied import tie
+from benchcore.environments.child_lifetime import tie
 
 Failure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
 _FAILURE_SIGNS: tuple[tuple[Failure, re.Pattern[str]], ...] = (

@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
-from benchcore.store.gone import end_gone
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.models import (
     ContenderRun,
@@ -34,6 +33,7 @@ from benchcore.store.series import (
     read_series,
     series_key,
 )
+from benchcore.store.unmeasured_suspicions import end_unmeasured
 from benchcore.verdict.confirmation.event_states import BASELINES
 from benchcore.verdict.history.conditions import (
     ConditionChange,
@@ -87,7 +87,7 @@ def refresh_suspicions(
             _refresh(engine, stored, partial(_list_updates, each, history, first), each)
             found_of.append(history)
             ends[each.key] = each.nights[-1].at
-    end_gone(engine, ends)
+    end_unmeasured(engine, ends)
     return found_of
 
 

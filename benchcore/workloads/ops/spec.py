@@ -11,7 +11,7 @@ import numpy as np
 
 from benchcore.program import Arrays, Precision, State, Steps
 from benchcore.workloads.contract import Spec, stack_outputs
-from benchcore.workloads.ops.drawn import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
+from benchcore.workloads.ops.random_numbers import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
 from benchcore.workloads.ops.table import OPERATIONS
 from benchcore.workloads.proof_inputs.large_values import shrink_rows
 from benchcore.workloads.rotation import roll

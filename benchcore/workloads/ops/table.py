@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchcore.program import Precision
-from benchcore.workloads.ops.drawn import NORMAL, UNIFORM, Distribution, Shape
+from benchcore.workloads.ops.random_numbers import NORMAL, UNIFORM, Distribution, Shape
 
 ByPrecision = Mapping[Precision, float]
 _HALF: ByPrecision = {"fp32_ieee": 1e-5, "bf16": 2e-2}

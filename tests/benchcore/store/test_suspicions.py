@@ -16,7 +16,6 @@ from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.duels import list_open_environments
-from benchcore.store.gone import end_gone
 from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.series import read_series
@@ -27,6 +26,7 @@ from benchcore.store.suspicions import (
     read_suspicion,
     refresh_suspicions,
 )
+from benchcore.store.unmeasured_suspicions import end_unmeasured
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
 from dashboards.site.events import events_page
 
@@ -193,7 +193,7 @@ def test_an_undecided_suspicion_stays_while_its_series_goes_on(
     more = np.concatenate([SHIFTED, SHIFTED[16:], SHIFTED[16:], SHIFTED[16:], SHIFTED[16:]])
     later = [each for each in make_history(more) if each["duel_run"] >= f"{24:016x}"]
     store_history(engine, state, later)
-    end_gone(engine, {})
+    end_unmeasured(engine, {})
     assert [each["state"] for each in list_suspicions(engine)] == ["unknown"]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchcore.program import Arrays, Precision
-from benchcore.workloads.ops.drawn import TOLERANCES
+from benchcore.workloads.ops.random_numbers import TOLERANCES
 from benchcore.workloads.resnet50 import spec as resnet50
 from benchcore.workloads.settings import (
     DEFECTS,

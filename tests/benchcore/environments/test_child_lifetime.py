@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.environments.tied import tie
+from benchcore.environments.child_lifetime import tie
 
 _STARTER = """
 import subprocess, sys
-from benchcore.environments.tied import tie
+from benchcore.environments.child_lifetime import tie
 subprocess.run(tie([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
 _WORK = """

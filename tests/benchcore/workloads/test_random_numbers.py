@@ -12,7 +12,7 @@ import pytest
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State
-from benchcore.workloads.ops.drawn import (
+from benchcore.workloads.ops.random_numbers import (
     NORMAL,
     NUM_NUMBERS,
     TOLERANCES,

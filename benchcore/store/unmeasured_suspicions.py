@@ -17,7 +17,7 @@ from benchcore.verdict.history.series import SeriesKey
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
 
 
-def end_gone(engine: Engine, ends: Mapping[SeriesKey, datetime]) -> None:
+def end_unmeasured(engine: Engine, ends: Mapping[SeriesKey, datetime]) -> None:
     """End the undecided suspicions whose series was not measured in the last `GONE_NIGHTS` nights.
     A night is a day (UTC) with a duel run. `ends` has the last nights of series that were read."""
     undecided = select(SuspicionRow).where(SuspicionRow.state.in_(UNDECIDED))
