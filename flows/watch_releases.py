@@ -24,7 +24,7 @@ def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") ->
     state = open_state(default_root())
     root = str(state.root)
     for lost, reason in release_watch.find_lost(root):
-        release_watch.give_up(lost, reason, state)
+        release_watch.record_lost_release(lost, reason, state)
     found = release_watch.check_index(root)
     for each in found.pending:
         release_watch.start_release(each, profile=profile, site=site, root=root)

@@ -18,7 +18,7 @@ from prefect.transactions import transaction
 from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.matrix import Plan
-from benchcore.running.disturbances import keep_better, set_aside_void, wait_for_quiet
+from benchcore.running.disturbances import restore_better_documents, set_aside_void, wait_for_quiet
 from benchcore.running.duels import is_measured
 from benchcore.running.equivalence import list_campaign_proofs
 from benchcore.running.plans import load_campaign, progress_log, save_campaign
@@ -82,7 +82,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
             lost = _measure_all(plan, state, report_ended)
     if aside:
         lost += pipeline.ingest_results(root=root)
-        kept = keep_better(state, plan, aside)
+        kept = restore_better_documents(state, plan, aside)
         _warn([f"the earlier measurement is kept, as more of it counts: {each}" for each in kept])
     if not any(is_measured(state, plan, duel) for duel in plan.duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))

@@ -95,7 +95,7 @@ def _describe_end(end: RunState[Any] | None) -> str:
     return f"ended as {end.name}" + (f" ({end.message:.300})" if end.message else "")
 
 
-def give_up(lost: WatchedRelease, reason: str, state: State) -> str:
+def record_lost_release(lost: WatchedRelease, reason: str, state: State) -> str:
     """Record a release as failed whose last attempt was lost, and send the alert; its text."""
     by_hand = (
         f"prefect deployment run release/release --param framework={lost.package} "

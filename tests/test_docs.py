@@ -123,7 +123,7 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
     listed_in_docs = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
     assert dict(listed_in_docs) == {**made, "measure-shard/SITE-POOL": pools.pop()} and not pools
     targets = Targets(deployments=dict.fromkeys(made, uuid4()), webhook=uuid4())
-    ruled = {each.name for each in list_automations(targets, patience=timedelta(hours=26))}
+    ruled = {each.name for each in list_automations(targets, missing_after=timedelta(hours=26))}
     assert set(re.findall(r"^\| `(deadheat: [a-z ]+)` \|", text, re.MULTILINE)) == ruled
 
 

@@ -170,9 +170,9 @@ def template_failed_night() -> str:
     )
 
 
-def template_missing_night(patience: str) -> str:
-    """The payload of missing nights: `patience` is how long none has succeeded, `26 hours`."""
-    return _template(f"'No night has succeeded for {patience}'")
+def template_missing_night(span: str) -> str:
+    """The payload of missing nights: `span` is how long none has succeeded, `26 hours`."""
+    return _template(f"'No night has succeeded for {span}'")
 
 
 def _template(expression: str) -> str:

@@ -67,7 +67,7 @@ class SetAside:
 
 def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
     """Set the documents of a plan's disturbed duels aside, in the folder `void` beside them,
-    so that they are measured again. `keep_better` puts back what was better."""
+    so that they are measured again. `restore_better_documents` puts back what was better."""
     engine = open_database(state.database_url)
     disturbed = set(list_disturbed(engine, plan.campaign))
     clean = list_clean_pairs(engine, plan.campaign) if disturbed else {}
@@ -81,7 +81,7 @@ def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
     return found
 
 
-def keep_better(state: State, plan: Plan, aside: Iterable[SetAside]) -> list[str]:
+def restore_better_documents(state: State, plan: Plan, aside: Iterable[SetAside]) -> list[str]:
     """Put back each document with an undisturbed pair that the new measurement, which was ingested,
     lacks; the titles of these duels. The next ingest brings their rows back."""
     engine = open_database(state.database_url)

@@ -35,7 +35,7 @@ from flows.chaos.slurm_faults import SLURM_FAULTS
 from flows.chaos.starting import heed_interrupts
 from flows.chaos.trial import Layer, MissedError, Outcome, Server, Trial, run_trial
 from flows.chaos.up_faults import UP_FAULTS
-from flows.server.temporary_api import settle_prefect, start_temporary_api
+from flows.server.temporary_api import set_prefect_defaults, start_temporary_api
 
 FAULTS = (
     *(*PROCESS_FAULTS, *FILE_FAULTS, *MACHINE_FAULTS, *POSTGRES_FAULTS, *SERVER_FAULTS),
@@ -117,7 +117,7 @@ def _serve(folder: Path) -> Server:
     """A server of this process, for all trials but those that start one of their own."""
     for name in [each for each in os.environ if each.startswith("PREFECT_")]:
         del os.environ[name]
-    settle_prefect(State(folder / "server"))
+    set_prefect_defaults(State(folder / "server"))
     port = urlsplit(start_temporary_api()).port
     assert port is not None
     return Server(port, os.environ["PREFECT_API_AUTH_STRING"])

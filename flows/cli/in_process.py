@@ -19,8 +19,8 @@ from benchcore.state import State
 from benchcore.store.database import check_database
 from flows.cli.printing import ERR, print_error, report_line
 from flows.cli.progress_display import follow_campaign
-from flows.server.instance import settle_auth
-from flows.server.temporary_api import settle_prefect, start_temporary_api
+from flows.server.instance import set_auth_string
+from flows.server.temporary_api import set_prefect_defaults, start_temporary_api
 
 
 def run_flow(
@@ -31,8 +31,8 @@ def run_flow(
     Where the same `request` finished before and nothing changed since, nothing runs: no server.
     """
     _check_services(state)
-    settle_prefect(state)
-    settle_auth(state)
+    set_prefect_defaults(state)
+    set_auth_string(state)
     os.environ["DEADHEAT_STATE"] = str(state.root)
     if outcome := recall_outcome(state, name, request):
         text = f"nothing changed since {name} was published; `deadheat report {name}` repeats that"

@@ -51,7 +51,7 @@ _NO_SHARD = ResourceSpecification(
 """A shard is silent while Slurm suspends its job. Its worker knows whether the job has ended."""
 
 
-def find_patience(cron: str, timezone: str) -> timedelta:
+def compute_missing_after(cron: str, timezone: str) -> timedelta:
     """How long after a night the next counts as missing: 26 hours for one per day."""
     from prefect.server.schemas.schedules import CronSchedule
 
@@ -62,13 +62,15 @@ def find_patience(cron: str, timezone: str) -> timedelta:
 
 
 def list_automations(
-    targets: Targets, *, patience: timedelta, silence: timedelta = SILENCE
+    targets: Targets, *, missing_after: timedelta, silence: timedelta = SILENCE
 ) -> list[AutomationCore]:
     """All automations; those that post an alert only if there is a webhook."""
-    return list(_list(targets, patience, silence))
+    return list(_list(targets, missing_after, silence))
 
 
-def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator[AutomationCore]:
+def _list(
+    targets: Targets, missing_after: timedelta, silence: timedelta
+) -> Iterator[AutomationCore]:
     yield AutomationCore(
         name="deadheat: zombie runs",
         description=(
@@ -137,7 +139,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
     yield AutomationCore(
         name=MISSING,
         enabled=not targets.paused,
-        description=f"Posts to the webhook if no night succeeds for {_format_span(patience)}.",
+        description=f"Posts to the webhook if no night succeeds for {_format_span(missing_after)}.",
         tags=[TAG],
         trigger=EventTrigger(
             match=_RUNS,
@@ -145,12 +147,12 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
             expect={"prefect.flow-run.Completed"},
             posture=Posture.Proactive,
             threshold=1,
-            within=patience,
+            within=missing_after,
         ),
         actions=[
             CallWebhook(
                 block_document_id=targets.webhook,
-                payload=template_missing_night(_format_span(patience)),
+                payload=template_missing_night(_format_span(missing_after)),
             )
         ],
     )

@@ -12,7 +12,7 @@ from benchcore.state import State, open_state
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line
-from flows.server.instance import settle_server
+from flows.server.instance import use_server_of_up
 
 if TYPE_CHECKING:  # Prefect takes its settings when it is imported
     from prefect.client.schemas.actions import WorkPoolCreate
@@ -52,7 +52,7 @@ def deploy(
     Rerunning it changes nothing.
     """
     opened = open_state(state)
-    settle_server(opened)
+    use_server_of_up(opened)
 
     from tasks.apply import apply
     from tasks.available_versions import update_forms
@@ -85,7 +85,7 @@ def draft_deployments(state: State, site: str, *, profile: str, cron: str, timez
     load_profile(profile)
     place = load_site(site)
 
-    from flows.server.automations import find_patience, list_automations
+    from flows.server.automations import compute_missing_after, list_automations
     from flows.server.deployments import (
         DeployOptions,
         list_deployments,
@@ -100,5 +100,7 @@ def draft_deployments(state: State, site: str, *, profile: str, cron: str, timez
         "deployments": list_deployments(options),
         "pool": make_pool(place),
         "shard_pools": list_shard_pools(options),
-        "list_automations": partial(list_automations, patience=find_patience(cron, timezone)),
+        "list_automations": partial(
+            list_automations, missing_after=compute_missing_after(cron, timezone)
+        ),
     }

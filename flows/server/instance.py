@@ -11,7 +11,7 @@ from pathlib import Path
 from benchcore.errors import UserError
 from benchcore.protocol import name_part
 from benchcore.state import State
-from flows.server.temporary_api import settle_prefect
+from flows.server.temporary_api import set_prefect_defaults
 
 SLURM_SITE = "slurm-local"
 POOL = "deadheat"
@@ -80,16 +80,16 @@ def read_record(state: State) -> Up | None:
         ) from error
 
 
-def settle_server(state: State) -> None:
+def use_server_of_up(state: State) -> None:
     """Make this process use the server that PREFECT_API_URL names, else that of `deadheat up`."""
-    settle_prefect(state)
+    set_prefect_defaults(state)
     recorded = read_record(state)
     if recorded is not None:
         os.environ["PREFECT_API_URL"] = os.environ.get("PREFECT_API_URL") or recorded.api
-        settle_auth(state)
+        set_auth_string(state)
 
 
-def settle_auth(state: State) -> None:
+def set_auth_string(state: State) -> None:
     """Set the credentials if PREFECT_API_URL names the server of `deadheat up`."""
     recorded = read_record(state)
     if recorded is not None and os.environ.get("PREFECT_API_URL") == recorded.api:

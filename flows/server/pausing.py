@@ -7,7 +7,7 @@ import dataclasses
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.printing import print_json, print_line
-from flows.server.instance import POOL, settle_server
+from flows.server.instance import POOL, use_server_of_up
 
 
 def pause(state: options.State = options.STATE, as_json: options.Json = False) -> None:
@@ -21,7 +21,7 @@ def resume(state: options.State = options.STATE, as_json: options.Json = False) 
 
 
 def _switch(paused: bool, state: options.State, as_json: bool) -> None:
-    settle_server(open_state(state))
+    use_server_of_up(open_state(state))
 
     from flows.measure_shard import measure_shard
     from flows.server.automations import MISSING

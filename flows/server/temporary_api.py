@@ -43,7 +43,7 @@ _SPACE_BYTES = 10_000_000
 """A server's database and its journal take some 6 MB."""
 
 
-def settle_prefect(state: State) -> None:
+def set_prefect_defaults(state: State) -> None:
     """Set defaults for Prefect: its home is in the state folder, telemetry is off, its log goes to
     its API and not to the console, and without PREFECT_API_URL it starts a temporary server."""
     defaults = {

@@ -40,7 +40,7 @@ from flows.server.instance import (
 )
 from flows.server.postgres import Postgres
 from flows.server.services import Service
-from flows.server.temporary_api import OF_SERVER, settle_prefect, use_server
+from flows.server.temporary_api import OF_SERVER, set_prefect_defaults, use_server
 
 _SLURM_LOCAL = Path(deployments.__file__).parent / "slurm-local" / "slurm_local.py"
 _START_S = 120.0
@@ -107,7 +107,7 @@ def up(
     )
     _check_distinct(wanted)
     _check_same(wanted, opened)
-    settle_prefect(opened)
+    set_prefect_defaults(opened)
     use_server(wanted.api, read_secret(opened, "api"))
     draft = draft_deployments(opened, wanted.site, profile=profile, cron=cron, timezone=timezone)
     listed = _list_services(wanted, opened, own)
@@ -182,7 +182,7 @@ def down(state: options.State = options.STATE) -> None:
     for worker in _list_workers(listed):
         services.stop(worker)
     if services.find(listed["server"]) and _answers(f"{recorded.api}/health"):
-        settle_prefect(opened)
+        set_prefect_defaults(opened)
         use_server(recorded.api, read_secret(opened, "api"))
         from tasks.prefect_server import crash_orphans
 

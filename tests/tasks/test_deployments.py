@@ -59,7 +59,7 @@ from flows.server.automations import (
     HEARTBEAT_S,
     MISSING,
     SILENCE,
-    find_patience,
+    compute_missing_after,
     list_automations,
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
@@ -270,7 +270,7 @@ def pools(wanted: DeployOptions) -> Iterator[DeployOptions]:
             client.delete_work_pool(name)
 
 
-DAILY = partial(list_automations, patience=timedelta(hours=26))
+DAILY = partial(list_automations, missing_after=timedelta(hours=26))
 POOLS = ("slurm-local-h100", "slurm-local-urgent")
 
 
@@ -566,7 +566,7 @@ def test_a_refused_automation_is_named_and_the_others_are_applied(wanted: Deploy
     def list_bad(targets: Targets) -> list[AutomationCore]:
         assert targets.webhook is not None
         call = CallWebhook(block_document_id=targets.webhook, payload="{{ broken")
-        found = list_automations(targets, patience=timedelta(hours=5))
+        found = list_automations(targets, missing_after=timedelta(hours=5))
         return [
             found[0].model_copy(update={"name": "bad", "actions": [call]}),
             *found[:-2],
@@ -586,7 +586,7 @@ def test_a_refused_automation_is_named_and_the_others_are_applied(wanted: Deploy
     ("cron", "hours"), [("0 2 * * *", 26), ("0 2 * * 0", 170), ("0 */6 * * *", 8)]
 )
 def test_a_night_is_missing_two_hours_after_its_expected_end(cron: str, hours: int) -> None:
-    assert find_patience(cron, "Asia/Tokyo") == timedelta(hours=hours)
+    assert compute_missing_after(cron, "Asia/Tokyo") == timedelta(hours=hours)
 
 
 def test_a_run_may_miss_some_heartbeats_before_it_is_taken_for_dead() -> None:
@@ -604,9 +604,9 @@ def test_a_void_run_has_ended() -> None:
 def watched(
     server: dict[str, str], wanted: DeployOptions, alerts: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Automations that lose patience after ten seconds; what they post."""
+    """Automations that report after ten seconds; what they post."""
     short = timedelta(seconds=10)
-    rules = partial(list_automations, patience=short, silence=short)
+    rules = partial(list_automations, missing_after=short, silence=short)
     apply(_few(wanted), make_pool(wanted.site), rules)
     with get_client(sync_client=True) as client:
         for each in _read_automations().values():

@@ -24,7 +24,7 @@ from stored_histories import store_history
 
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
-from benchcore.running.disturbances import keep_better, set_aside_void
+from benchcore.running.disturbances import restore_better_documents, set_aside_void
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
@@ -135,19 +135,21 @@ def test_a_void_pair_is_measured_again_and_what_counts_is_kept(
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
     (aside,) = set_aside_void(state, plan)
     assert aside.clean == {frozenset((JAX.name, OLD_JAX.name))}
-    assert keep_better(state, plan, [aside]) == ["mlp tiny"], "it was not measured again"
+    restored = restore_better_documents(state, plan, [aside])
+    assert restored == ["mlp tiny"], "it was not measured again"
     assert ingest_spool(engine, state).ingested == (BUSY,)
 
     (aside,) = set_aside_void(state, plan)
     _disturb_torch(engine, state, 0.0, 0.9, 0.0)
-    assert keep_better(state, plan, [aside]) == ["mlp tiny"], "another pair counted before"
+    restored = restore_better_documents(state, plan, [aside])
+    assert restored == ["mlp tiny"], "another pair counted before"
     assert ingest_spool(engine, state).ingested == (BUSY,)
     path = state.spool / CAMPAIGN / f"{BUSY}.json"
     assert json.loads(path.read_text()) == first
 
     (aside,) = set_aside_void(state, plan)
     _disturb_torch(engine, state, 0.0, 0.0, 0.0)
-    assert keep_better(state, plan, [aside]) == []
+    assert restore_better_documents(state, plan, [aside]) == []
     assert list_disturbed(engine, CAMPAIGN) == []
 
 
@@ -186,7 +188,7 @@ def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -
     assert (folder / "void" / f"{BUSY}.1.json").exists()
     assert ingest_spool(engine, state).ingested == ()
     assert set_aside_void(state, plan) == []
-    assert keep_better(state, plan, [aside]) == []
+    assert restore_better_documents(state, plan, [aside]) == []
     spool_document(state.spool, documents[1])  # measured again
     assert ingest_spool(engine, state).ingested == (BUSY,)
 
