@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchcore.names import FRAMEWORKS
 from benchcore.store.metrics import ON_PAGE
-from benchcore.verdict.duel.ratios import find_outlier
+from benchcore.verdict.duel.ratios import find_slow_side
 from dashboards.formatting import (
     NOT_MEASURED,
     case_label,
@@ -82,8 +82,8 @@ def _describe_scope(row: dict[str, Any]) -> str:
 
 
 def _direction(row: dict[str, Any]) -> str:
-    slower = find_outlier(row["workload"], row["low"], row["high"])
-    end = f", {side_label(row, slower)} an outlier" if slower else ""
+    slower = find_slow_side(row["workload"], row["low"], row["high"])
+    end = f", {side_label(row, slower)} slow" if slower else ""
     return f"{_faster(row)}{end}"
 
 

@@ -72,9 +72,9 @@ def print_ratios(rows: Sequence[Row], campaign: str) -> None:
     columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
     print_rows(rows, columns, title=f"{campaign}: speedup of the first over the second")
     for row in rows:
-        if row["outlier"]:
-            who = f"{row['outlier']} takes a multiple of the other's time"
-            print_line(f"outlier: in {row['case']}, {who}")
+        if row["slow_side"]:
+            who = f"{row['slow_side']} takes more than twice the other's time"
+            print_line(f"slow: in {row['case']}, {who}")
 
 
 def print_notes(notes: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A pair as a row of text: what does not count has no number, and an outlier is named."""
+"""A pair as a row of text: what does not count has no number, and a slow side is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_pair_that_does_not_count_has_no_number_in_tables() -> None:
     assert "x" in describe_ratio_row(_pair(counts=True))["speedup"]
 
 
-def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -> None:
+def test_a_convolution_at_a_multiple_of_the_others_time_is_called_slow() -> None:
     slow = {"verdict": "different", "log_ratio": 1.2, "low": 1.1, "high": 1.3}
-    assert " an outlier" in describe_ratio_row(_pair(workload="convolution", **slow))["direction"]
-    assert " an outlier" not in describe_ratio_row(_pair(workload="resnet50", **slow))["direction"]
+    assert " slow" in describe_ratio_row(_pair(workload="convolution", **slow))["direction"]
+    assert " slow" not in describe_ratio_row(_pair(workload="resnet50", **slow))["direction"]

@@ -19,7 +19,7 @@ from benchcore.store.metrics import METRICS
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import case_of
 from benchcore.verdict.duel.programs import compare_programs
-from benchcore.verdict.duel.ratios import find_outlier
+from benchcore.verdict.duel.ratios import find_slow_side
 from benchcore.verdict.duel.step_profile import StepProfile
 from benchcore.verdict.starts import judge_nodes
 
@@ -42,7 +42,7 @@ def judge_and_list(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """A campaign's ratios: `speedup` is how many times as fast a is as b, `low` to `high` its
-    95 % interval; `outlier` names the side of a single operation that takes a multiple."""
+    95 % interval; `slow_side` names the side of a single operation that takes a multiple."""
     frame = ratio_frame(engine, campaign)
     return [_describe(row) for row in frame.to_dict("records")]
 
@@ -158,11 +158,11 @@ def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
 
 
 def _describe(row: dict[str, Any]) -> dict[str, Any]:
-    slower = find_outlier(row["workload"], row["low"], row["high"]) if row["counts"] else None
+    slower = find_slow_side(row["workload"], row["low"], row["high"]) if row["counts"] else None
     return {
         **_name_ratio(row),
         "counts": bool(row["counts"]),
-        "outlier": row[slower] if slower else None,
+        "slow_side": row[slower] if slower else None,
         **{key: row[key] for key in _COPIED},
     }
 

@@ -217,17 +217,19 @@ def _describe_degraded(a: ContenderTimes, b: ContenderTimes) -> list[str]:
 
 SINGLE_OPERATIONS = ("convolution",)
 """Workloads with a single operation of a model."""
-OUTLIER = 2.0
-"""A side is an outlier if it takes this many times as long, at the nearer end of the interval.
+SLOW_SIDE = 2.0
+"""A side is slow if it takes this many times as long, at the nearer end of the interval.
 Known ones: depthwise convolutions 3 times (pytorch#157334), weight gradients 30
 (openxla/xla#34273)."""
 
 
-def find_outlier(workload: str, low: float | None, high: float | None) -> Literal["a", "b"] | None:
-    """The side of a pair that takes more than OUTLIER times the other's time over the whole 95 %
+def find_slow_side(
+    workload: str, low: float | None, high: float | None
+) -> Literal["a", "b"] | None:
+    """The side of a pair that takes more than SLOW_SIDE times the other's time over the whole 95 %
     interval, from `low` to `high` of log(b / a)."""
     if workload not in SINGLE_OPERATIONS or low is None or high is None:
         return None
-    if low > math.log(OUTLIER):
+    if low > math.log(SLOW_SIDE):
         return "b"
-    return "a" if high < -math.log(OUTLIER) else None
+    return "a" if high < -math.log(SLOW_SIDE) else None

@@ -12,7 +12,7 @@ from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
-from benchcore.verdict.duel.ratios import find_outlier
+from benchcore.verdict.duel.ratios import find_slow_side
 from data_checks.check import check_campaign
 
 
@@ -23,19 +23,19 @@ from data_checks.check import check_campaign
 def test_the_whole_interval_lies_beyond_twice_the_time(
     low: float, high: float, slower: str | None
 ) -> None:
-    assert find_outlier("convolution", low, high) == slower
+    assert find_slow_side("convolution", low, high) == slower
 
 
 @pytest.mark.parametrize(
-    ("workload", "case", "factor", "outlier"),
+    ("workload", "case", "factor", "slow"),
     [
         ("convolution", "tiny_op_depthwise", 3, TORCH.name),
         ("convolution", "tiny_op_depthwise", 1, None),
         ("mlp", "tiny", 3, None),
     ],
 )
-def test_a_convolution_at_three_times_the_others_time_is_an_outlier(
-    tmp_path: Path, workload: str, case: str, factor: int, outlier: str | None
+def test_a_convolution_at_three_times_the_others_time_is_a_slow_side(
+    tmp_path: Path, workload: str, case: str, factor: int, slow: str | None
 ) -> None:
     """pytorch#157334: depthwise convolutions on a CPU at three times JAX's time (#3, row 42)."""
     state = open_state(tmp_path / "state")
@@ -51,5 +51,5 @@ def test_a_convolution_at_three_times_the_others_time_is_an_outlier(
     check_campaign(engine, CAMPAIGN)
     (ratio,) = judge_and_list(engine, CAMPAIGN)
     assert ratio["counts"], ratio["reason"]
-    assert (ratio["a"], ratio["b"], ratio["outlier"]) == (JAX.name, TORCH.name, outlier)
+    assert (ratio["a"], ratio["b"], ratio["slow_side"]) == (JAX.name, TORCH.name, slow)
     engine.dispose()
