@@ -10,6 +10,7 @@ from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Step, Synchronise
 from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof import freshness, left_behind, same_work
+from benchcore.cell.proof.agreement import MOVED
 from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
@@ -49,6 +50,7 @@ class BoundProgram:
         """Checksums of the arrays that the proof's first step moves, before it."""
         self._at_end: State = {}
         """Some values of the state after the proof's last step."""
+        self._moved: np.ndarray | None = None
 
     def _place(self, arrays: Arrays) -> list[Any]:
         buffers = roll(arrays.inputs, self._spec.num_buffers(self._case))
@@ -101,6 +103,10 @@ class BoundProgram:
             self._outputs = list(steps.outputs)
         return self._spec.summarise(self._case, steps)
 
+    def list_moved(self) -> dict[str, np.ndarray]:
+        """The quantity `MOVED` of a proof that has run; empty where steps move no parameters."""
+        return {} if self._moved is None else {MOVED: self._moved}
+
     def trace(self, synchronise: Synchronise, release: Synchronise) -> dict[str, np.ndarray]:
         """What shows where evidence begins to differ: `layer/NAME` is the output of a layer, in
         forward order, `gradient/NAME` an array's part of the quantity `gradient`."""
@@ -122,7 +128,8 @@ class BoundProgram:
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
         program.silence(True)
         program.reset(arrays.params)
-        at_start = left_behind.list_checksums(program.state()) if known else {}
+        initial = program.state() if known else {}
+        at_start = left_behind.list_checksums(initial)
         step = self._step_on(Rotation(buffers))
         outputs: list[ByName] = []
         after_first: State = {}
@@ -147,6 +154,8 @@ class BoundProgram:
             after = left_behind.list_checksums(after_first)
             self._at_start = {name: sum_ for name, sum_ in at_start.items() if after[name] != sum_}
             self._at_end = left_behind.sample(after_last)
+            if self._at_start and "params" in initial:
+                self._moved = left_behind.share_moved(initial, after_first)
         return Steps(
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )

@@ -24,7 +24,7 @@ from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.in_numpy import time_in_numpy
 from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.cell.measure.new_shapes import measure_new_shapes
-from benchcore.cell.proof.agreement import UNUSUAL
+from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.switches import describe_changes, list_process_switches
@@ -284,6 +284,8 @@ class Contender:
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
+        if when == KNOWN and "update" not in self._spec.tolerances(case):
+            evidence |= self.program.list_moved()
         finite = True  # the conductor refuses what is not
         if evidence:
             import numpy as np

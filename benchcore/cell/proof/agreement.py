@@ -22,6 +22,9 @@ LARGE = "large"
 SMALL = "small"
 """The moment whose evidence is of a start with small variances."""
 UNUSUAL = (SMALL, LARGE)
+MOVED, _MOVED_OFF = "moved", 0.25
+"""A quantity of the known start, and its tolerance: the share of each parameter's numbers that the
+first step moves. Evidence where updates are none; rounding decides about single numbers."""
 _OF_LATER_STEPS = ("loss_trace", "travel")
 """Quantities that are not compared where variances are small: a step moves a parameter by as much
 as it holds, so what was rounding becomes a difference of 1e-3 (AdamW; one and two threads of torch
@@ -54,6 +57,11 @@ def compare_all(
     known = near_kinks or tolerances
     first = {name: each for name, each in known.items() if name not in _OF_LATER_STEPS}
     of_moment = {KNOWN: known, SMALL: first, LARGE: widen(known)}
+    wanted = dict(tolerances)
+    before = [each[at] for each in evidence.values() for at in each if _name_moment(at) == KNOWN]
+    if any(MOVED in _load(path) for path in before):
+        of_moment[KNOWN] = {**known, MOVED: _MOVED_OFF}
+        wanted[MOVED] = _MOVED_OFF
     rows = []
     for a, b in combinations(evidence, 2):
         shared = [moment for moment in evidence[a] if moment in evidence[b]]
@@ -61,16 +69,21 @@ def compare_all(
             _compare_pair(
                 _load(evidence[a][moment]),
                 _load(evidence[b][moment]),
-                of_moment.get(moment.rpartition(" ")[2], tolerances),
+                of_moment.get(_name_moment(moment), tolerances),
             )
             for moment in shared
         ]
-        for quantity in tolerances if found else ():
+        for quantity in wanted if found else ():
             rows_of = [each[quantity] for each in found if quantity in each]
-            nothing = _compare(None, None, tolerances[quantity])
+            nothing = _compare(None, None, wanted[quantity])
             worst = max(rows_of, key=_distance, default=nothing)
             rows.append({"a": a, "b": b, "quantity": quantity} | worst)
     return rows
+
+
+def _name_moment(key: str) -> str:
+    """`before` of `start 0, before`."""
+    return key.rpartition(" ")[2]
 
 
 def _distance(row: Mapping[str, Any]) -> float:

@@ -57,6 +57,17 @@ def check_moved(at_start: Mapping[str, int], state: State) -> None:
             )
 
 
+def share_moved(before: State, after: State) -> np.ndarray:
+    """The share of each parameter's numbers that differ, by name, without small arrays; then 1, so
+    that shares are compared as such. Evidence where rounding leaves an update no digits: a frozen
+    array, or a frozen part of one, shows."""
+    import numpy as np
+
+    params = before["params"]
+    names = sorted(name for name, array in params.items() if array.size >= _FEWEST_VALUES)
+    return np.array([*(np.mean(params[name] != after["params"][name]) for name in names), 1.0])
+
+
 def _list_arrays(state: State) -> dict[str, np.ndarray]:
     return {f"{group}/{name}": array for group, of in state.items() for name, array in of.items()}
 

@@ -33,6 +33,7 @@ from benchcore.planning.matrix import Plan, make_plan, save_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord, name_case
+from benchcore.running import duels
 from benchcore.running.duels import store_environments
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
@@ -163,6 +164,8 @@ def _find(found: ReleaseVerdict, case: str, metric: str = "median_step_ns") -> d
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    # Else each test would build the environments, which no document here comes from.
+    monkeypatch.setattr(duels, "is_whole", lambda _record: True)
 
 
 def test_fresh_starts_show_what_a_release_changed_largest_first(tmp_path: Path) -> None:

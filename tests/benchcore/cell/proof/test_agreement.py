@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.agreement import compare_all, find_non_finite
+from benchcore.cell.proof.agreement import MOVED, compare_all, find_non_finite
+from benchcore.cell.proof.left_behind import share_moved
 
 LOGITS = np.linspace(-1.0, 1.0, 100, dtype=np.float32)
 
@@ -48,6 +49,27 @@ def test_the_moment_of_largest_difference_decides(tmp_path: Path) -> None:
     both["a"] |= alone["a"]
     assert [row["agrees"] for row in compare_all(both, {"y": 1.0})] == [True]
     assert compare_all({"a": alone["a"], "b": before["b"]}, {"y": 1e-5}) == []
+
+
+def test_a_frozen_part_of_a_parameter_shows_where_updates_are_no_evidence(tmp_path: Path) -> None:
+    rounded, frozen = np.array([0.1, 0.9, 1.0]), np.array([0.3, 0.5, 1.0])
+    shares = {"a": np.array([0.3, 0.9, 1.0]), "rounded": rounded, "frozen": frozen}
+    before = _save(
+        tmp_path, **{name: {"loss": LOGITS, MOVED: each} for name, each in shares.items()}
+    )
+    after = _save(tmp_path, "start 0, after", **{name: {"loss": LOGITS} for name in shares})
+    both = {name: {**before[name], **after[name]} for name in before}
+    rows = {(row["b"], row["quantity"]): row for row in compare_all(both, {"loss": 1e-2})}
+    assert rows["rounded", MOVED]["agrees"] and not rows["frozen", MOVED]["agrees"]
+    assert rows["frozen", "loss"]["agrees"]
+    silent = _save(tmp_path, a={"loss": LOGITS, MOVED: shares["a"]}, b={"loss": LOGITS})
+    assert [row["agrees"] for row in compare_all(silent, {"loss": 1e-2})] == [True, False]
+
+
+def test_the_share_of_numbers_that_a_step_moves_is_taken_of_each_large_parameter() -> None:
+    before = {"params": {"w": np.zeros(100), "few": np.zeros(3), "bias": np.zeros(64)}}
+    after = {"params": {"w": np.arange(100.0) // 50, "few": np.ones(3), "bias": np.zeros(64)}}
+    assert share_moved(before, after).tolist() == [0.0, 0.5, 1.0]
 
 
 def test_of_a_start_with_small_variances_the_first_step_is_compared(tmp_path: Path) -> None:
