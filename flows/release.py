@@ -9,7 +9,8 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.release import describe_failures, judge_release, plan_release
+from benchcore.experiments.alerts import describe_failures
+from benchcore.experiments.release import judge_release, plan_release
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import ComparedFramework
@@ -39,7 +40,8 @@ def release(
         version: Its version, as published.
         profile: Profile whose cases are measured.
         site: Where to measure.
-        budget_minutes: Measure each case again in fresh starts; start none after this many minutes.
+        budget_minutes: Measure each case again in fresh starts, then search the package behind the
+            largest change; start nothing after this many minutes.
         attempt: Number of earlier attempts; each attempt is a separate campaign.
     """
     state = open_state(default_root())
@@ -55,7 +57,7 @@ def release(
         failed = list_failures(open_database(state.database_url), request.campaign)
         if crashed := describe_failures(failed, version):
             failures.insert(0, f"failed: {crashed}")
-        found = judge_release(request, state, TaskMeasurer(state))
+        found = judge_release(request, context, state, TaskMeasurer(state))
     except UserError as error:
         failures.append(f"failed: {error}")
     failure = "; it ".join(failures)

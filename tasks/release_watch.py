@@ -20,6 +20,7 @@ from benchcore.environments.release_watch import MAX_TRIES, IndexCheck, WatchedR
 from benchcore.environments.version_requests import pick_interpreters
 from benchcore.experiments.alerts import PAYLOAD, describe_operations, describe_release
 from benchcore.experiments.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
+from benchcore.experiments.release_cause import describe_cause
 from benchcore.state import State, open_state
 from tasks.alerts import alert
 from tasks.artifacts import show_table
@@ -145,7 +146,7 @@ def conclude(
     text, details = "", dict[str, Any].fromkeys(PAYLOAD)
     if found is not None:
         text = describe_release(framework, version, found.request.old, found.rows, found.trends)
-        text += describe_operations(found.operations)
+        text += describe_cause(found.cause) + describe_operations(found.operations)
         details = list_details(found, state.link_page(found.request.campaign))
         show_table(f"release-{framework}", found.rows, text, CERTIFICATE_COLUMNS)
     if failure:

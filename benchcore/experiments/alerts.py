@@ -58,6 +58,15 @@ def describe_release(
     return text
 
 
+def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:
+    """The failures of the new version; those of others are not news of this release."""
+    of_new = [row for row in rows if str(row["name"]).endswith(f"-{version.lower()}")]
+    return "; ".join(
+        f"{row['case']}, {row['name']}: {row['status']} in {row['stage']}: {row['reason']}"
+        for row in of_new
+    )
+
+
 def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
     """` One framework takes more than 2 times as long in 3 of 34 pairs of single operations.
     Entered the list since earlier versions: Operations, batch 512, fp32, FFT, medium size: PyTorch

@@ -23,6 +23,7 @@ from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import describe_factors, list_moves, name_release
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.release_cause import TimedMeasurer, list_blamed, search_cause
 from benchcore.experiments.release_operations import add_operations, list_measured
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
@@ -93,7 +94,7 @@ class ReleaseVerdict:
     largest change of a step time, or else of another metric; None = none changed. `trends` are
     small changes of several releases that add up (`benchcore.store.reports.release_trends`).
     `operations` are the campaign's own answers about single operations, each with its `earlier`
-    pair.
+    pair. `cause` is the answer of the search for the package behind `largest`; None = none ran.
     """
 
     request: ReleaseRequest
@@ -103,11 +104,14 @@ class ReleaseVerdict:
     trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     operations: list[Answer] = field(default_factory=list[Answer])
     largest: BisectTarget | None = None
+    cause: dict[str, Any] | None = None
 
     @property
     def search(self) -> str | None:
-        """The command that finds the package behind the largest change; None = none changed."""
-        return self.largest and f"{self.largest.command} --dependencies"
+        """The command that finds the package behind the largest change; None = none changed, or it
+        was found."""
+        found = list_blamed(self.cause)
+        return None if found or not self.largest else f"{self.largest.command} --dependencies"
 
 
 def plan_release(
@@ -148,15 +152,6 @@ def _find_old(plan: Plan, framework: str, new: str) -> str:
     return old
 
 
-def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:
-    """The failures of the new version; those of others are not news of this release."""
-    of_new = [row for row in rows if str(row["name"]).endswith(f"-{version.lower()}")]
-    return "; ".join(
-        f"{row['case']}, {row['name']}: {row['status']} in {row['stage']}: {row['reason']}"
-        for row in of_new
-    )
-
-
 def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
     """What the alert and the event hold beside the sentence: what every alert does
     (`alerts.PAYLOAD`, of the largest change), and the certificates."""
@@ -164,7 +159,7 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
     first = changed[0] if changed else None
     return {
         "cause": name_release(request.framework, request.new, request.old),
-        "culprit": request.framework if changed else None,
+        "culprit": ", ".join(list_blamed(found.cause)) or request.framework if changed else None,
         "series": first and f"{case_of(first)}: {first['a_arm']} against its previous version",
         "metric": first and first["metric"],
         "change": first and {**first["factors"], "verdict": "different"},
@@ -183,11 +178,17 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
     }
 
 
-def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> ReleaseVerdict:
+def judge_release(
+    request: ReleaseRequest, context: RunContext, state: State, measurer: Measurer
+) -> ReleaseVerdict:
     """Measure the cases of a release's campaign again, those first that seem to have changed most,
-    and judge every metric of each. Run again, it measures what is missing. Raises UserError."""
+    and judge every metric of each; then search the package behind the largest change, if time is
+    left. Run again, it measures what is missing. Raises UserError."""
+    over = time.monotonic() + request.budget_s
     (verdict,) = judge_releases([request], state, measurer)
-    return verdict
+    timed = TimedMeasurer(measurer=measurer, over=over)
+    cause = search_cause(verdict.largest, context, state, timed)
+    return dataclasses.replace(verdict, cause=cause)
 
 
 def judge_releases(

@@ -7,7 +7,8 @@ changes are shown.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
 from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release
-from benchcore.errors import CampaignIncompleteError
+from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.experiments import release_cause
 from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
 from benchcore.experiments.outbox import write_body
+from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.release import (
     STARTS,
     ReleaseRequest,
@@ -29,6 +32,8 @@ from benchcore.experiments.release import (
     judge_release,
     list_details,
 )
+from benchcore.experiments.release_cause import TimedMeasurer, describe_cause
+from benchcore.experiments.rounds import RunContext
 from benchcore.planning.matrix import Plan, make_plan, save_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import Arm
@@ -42,6 +47,11 @@ from benchcore.store.reports.certificates import list_certificates
 
 NEW, OLD, OLDER, CAMPAIGN = "0.9.1", "0.9.0", "0.8.3", "release-jax-0.9.1-0"
 CASES = ("tiny_infer", "tiny_train")
+CONTEXT = RunContext(profile=Profile(name="ci", matches=()), site="local")
+FOUND = {
+    "summary": "jaxlib makes a step take 1.2 times as long (1.19 to 1.21)",
+    "blames": [{"packages": ("jaxlib",)}],
+}
 
 
 def _make_plan(cases: tuple[str, ...], versions: tuple[str, ...] = (NEW, OLD)) -> Plan:
@@ -140,7 +150,7 @@ def _judge(
     request = ReleaseRequest(
         framework="jax", new=NEW, old=OLD, campaign=CAMPAIGN, budget_s=budget_s
     )
-    return judge_release(request, written.state, written), written
+    return judge_release(request, CONTEXT, written.state, written), written
 
 
 def _store(root: Path, plan: Plan, **planted: Any) -> WrittenDuels:
@@ -166,6 +176,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Else each test would build the environments, which no document here comes from.
     monkeypatch.setattr(duels, "is_whole", lambda _record: True)
+    no_index = UserError("no index here")
+    monkeypatch.setattr(release_cause, "run_dependency_search", _search(no_index, [], []))
 
 
 def test_fresh_starts_show_what_a_release_changed_largest_first(tmp_path: Path) -> None:
@@ -301,3 +313,55 @@ def test_the_event_of_a_release_has_the_payload_of_every_alert(tmp_path: Path) -
     details = list_details(quiet, "night/index.html")
     assert set(PAYLOAD) <= set(details)
     assert (details["culprit"], details["again"], details["moved"]) == (None, None, [])
+
+
+def _search(
+    answer: dict[str, Any] | UserError, asked: list[BisectTarget], seconds: list[float]
+) -> Callable[..., dict[str, Any]]:
+    def search(
+        target: BisectTarget, context: RunContext, looks: object, state: object, to: TimedMeasurer
+    ) -> dict[str, Any]:
+        asked.append(target)
+        seconds.append(to.over - time.monotonic())
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    return search
+
+
+def test_the_package_behind_the_largest_change_is_searched_with_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, seconds = list[BisectTarget](), list[float]()
+    monkeypatch.setattr(release_cause, "run_dependency_search", _search(FOUND, asked, seconds))
+    found, _ = _judge(tmp_path, slower={"tiny_train": 1.2})
+    (target,) = asked
+    assert (target.case, target.good, target.bad) == ("tiny_train", OLD, NEW)
+    assert 0 < seconds[0] < 60
+    assert describe_cause(found.cause) == f" Cause: {FOUND['summary']}."
+    details = list_details(found, "night/index.html")
+    assert (details["culprit"], details["search"]) == ("jaxlib", None)
+    quiet, _ = _judge(tmp_path / "quiet")
+    late, _ = _judge(tmp_path / "late", slower={"tiny_train": 1.2}, budget_s=0.0)
+    assert (quiet.cause, late.cause, len(asked)) == (None, None, 1)
+
+
+def test_a_release_whose_locks_cannot_be_compared_blames_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = UserError("the index does not answer")
+    monkeypatch.setattr(release_cause, "run_dependency_search", _search(wrong, [], []))
+    found, _ = _judge(tmp_path, slower={"tiny_train": 1.2})
+    assert "was not searched: the index does not answer" in describe_cause(found.cause)
+    details = list_details(found, "night/index.html")
+    assert details["culprit"] == "jax" and details["search"].endswith(" --dependencies")
+
+
+def test_no_round_of_the_search_begins_once_its_time_is_spent(tmp_path: Path) -> None:
+    plan = _make_plan(CASES)
+    written = _store(tmp_path, plan)
+    TimedMeasurer(measurer=written, over=time.monotonic() + 60).measure(plan, "a round")
+    with pytest.raises(CampaignIncompleteError, match="the time budget was spent"):
+        TimedMeasurer(measurer=written, over=time.monotonic()).measure(plan, "another")
+    assert written.titles == ["a round"]

@@ -227,7 +227,8 @@ def test_a_judged_release_has_the_operations_of_its_own_campaign(
     request = ReleaseRequest(
         framework="jax", new="0.9.1", old="0.9.0", campaign=campaign, budget_s=0.0
     )
-    found = judge_release(request, state, _MeasuresNothing())
+    context = RunContext(profile=Profile(name="ci", matches=()), site="local")
+    found = judge_release(request, context, state, _MeasuresNothing())
     assert [row["case_name"] for row in found.operations] == ["fft_medium"]
     assert "Entered the list since earlier versions: " in describe_operations(found.operations)
     (move,) = list_details(found, "index.html")["operations"]
@@ -237,4 +238,4 @@ def test_a_judged_release_has_the_operations_of_its_own_campaign(
         dataclasses.replace(plan, campaign="another"),
         campaign_folder(state, "another") / "plan.json",
     )
-    assert judge_release(other, state, _MeasuresNothing()).operations == []
+    assert judge_release(other, context, state, _MeasuresNothing()).operations == []
