@@ -33,7 +33,7 @@ mutants: sync
 audit: sync
 	.venv/bin/python tests/audit.py
 
-# The manual as a site, dist/docs/index.html; a warning is an error.
+# The manual as HTML, dist/docs/index.html; a warning is an error.
 docs: sync
 	.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going docs dist/docs
 

@@ -33,7 +33,7 @@ DATABASE_URL = Variable(
 )
 DASHBOARD_URL = Variable(
     "DEADHEAT_DASHBOARD_URL",
-    "Where the published site is served. Prefect's pages then link to it.",
+    "Where the dashboard is served. Prefect's pages then link to it.",
 )
 WEBHOOK_URL = Variable(
     "DEADHEAT_WEBHOOK_URL",

@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`. Its reference is made from the code by `reference.py`."""
+"""How the manual is built: `make docs`. Its reference is made from the code by `reference.py`."""
 
 from __future__ import annotations
 

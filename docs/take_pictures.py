@@ -1,4 +1,4 @@
-"""Takes the manual's pictures of the dashboard from the site of a demo:
+"""Takes the manual's pictures of the dashboard of a demo:
 
 deadheat demo --last 2026-11-23 && python docs/take_pictures.py demo/site
 """

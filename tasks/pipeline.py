@@ -146,7 +146,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
 
 @task(task_run_name="publish-{campaign}", **_PATIENT)
 def publish_dashboard(*, campaign: str, root: str) -> str:
-    """Publish the campaign on the static site; the path of its page. If the transaction around it
+    """Publish the campaign on the dashboard; the path of its page. If the transaction around it
     fails, the page is withdrawn."""
     state = open_state(Path(root))
     transaction = get_transaction()

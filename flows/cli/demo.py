@@ -38,7 +38,7 @@ def demo(
     engine = open_database(state.database_url, made_up=True)
     nights = write_nights(state, engine, day, days)
     write_findings(engine, day)
-    page = publish_campaign(state, nights[-1].plan.campaign)  # a new site gets every night
+    page = publish_campaign(state, nights[-1].plan.campaign)  # a new dashboard gets every night
     if as_json:
         print_json({"note": MADE_UP, "state": str(state.root), "dashboard": str(page)})
         return

@@ -1,4 +1,4 @@
-"""The commands `deadheat ingest`, `check` and `report`: the last stages of a campaign."""
+"""The commands `deadheat ingest`, `check` and `report`: the last parts of a campaign."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Up:
 
     @property
     def dashboard(self) -> str:
-        """URL of the published site."""
+        """URL of the dashboard."""
         return f"http://127.0.0.1:{self.dashboard_port}"
 
     @property
