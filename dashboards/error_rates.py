@@ -10,7 +10,7 @@ from dashboards.formatting import format_count
 _MEANING = {
     "false alarms": "runs in which nothing changed",
     "alarms that were right": "alarms of these runs",
-    "right side blamed": "slow-downs that were detected",
+    "right culprit": "slow-downs that were detected",
 }
 
 
@@ -66,7 +66,7 @@ def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
             "measured": "" if row["measured"] is None else f"{row['measured']:+.1%}",
             "starts": str(row["starts"]),
             "outcome": row["outcome"],
-            "blamed": row["blamed"] or "",
+            "culprit": row["culprit"] or "",
         }
         for row in reversed(found["trials"])
     ]

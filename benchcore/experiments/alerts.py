@@ -230,8 +230,8 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
 
 
 def _measure_again(suspicion: SuspicionRecord, finding: Finding) -> str | None:
-    """Without one release to blame: the commands that compare the versions of each side, else the
-    one that compares both sides as they are now; None = they are one environment."""
+    """Without one release as culprit: the commands that compare the versions of each side, else
+    the one that compares both sides as they are now; None = they are one environment."""
     sides = ((suspicion.a_old, suspicion.a_new), (suspicion.b_old, suspicion.b_new))
     moved = [each for each in sides if each[0].version != each[1].version]
     if moved and finding.culprit in ("both", "unknown"):

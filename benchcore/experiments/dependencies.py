@@ -84,7 +84,7 @@ def run_dependency_search(
         "moves": _list_moves(between),
         "differences": _read_other_differences(rounds.campaigns, state),
         "refused": [{"move": move, "reason": reason} for move, reason in path.refused],
-        "blames": [_describe_culprit(each) for each in found.culprits],
+        "culprits": [_describe_culprit(each) for each in found.culprits],
         "rounds": describe_rounds(found.search),
         "lost": rounds.lost,
         "campaigns": rounds.campaigns,

@@ -23,6 +23,8 @@ from dashboards.site.pairs import series_of
 
 _CLOSED = ("fixed", "invalid", "duplicate", "accepted", "wont_fix", "improvement")
 _MOST_OPEN = 8
+_SUSPICION_STATES = {"passed": "no longer seen", "gone": "not measured any more"}
+"""Those that a page words in another way than the database."""
 
 Change = Mapping[str, Any]
 
@@ -140,7 +142,7 @@ def _table(
             help="Change of the ratio, with its interval.",
             lead=True,
         ),
-        column("blame", "Blamed", lead=True),
+        column("culprit", "Culprit", lead=True),
         column("versions", "Versions"),
         column("state", "State"),
         column("owner", "Owner"),
@@ -160,7 +162,7 @@ def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
         "case": blocks.link(name_case_in_words(change["case"]), series_address(change)),
         "metric": change["metric"].heading,
         "size": _size(change),
-        "blame": _blame(change),
+        "culprit": _culprit(change),
         "versions": _versions(change),
         "state": _state(change),
         "owner": event["owner"] if event else "",
@@ -176,7 +178,7 @@ def _size(change: Change) -> blocks.Cell:
     return blocks.number(size, round(ratio, 5), note=interval)
 
 
-def _blame(change: Change) -> str:
+def _culprit(change: Change) -> str:
     if change["event"] is None:
         return "not measured yet" if change["state"] == "open" else ""
     return find_culprit(change)
@@ -194,8 +196,12 @@ def _versions(change: Change) -> str:
 
 
 def _state(change: Change) -> blocks.Cell:
-    state = change["event"]["state"] if change["event"] else change["state"]
-    return blocks.badge(state.replace("_", " "), "bad" if is_open(change) else "same")
+    if change["event"]:
+        state = str(change["event"]["state"]).replace("_", " ")
+    else:
+        state = str(change["state"])
+        state = _SUSPICION_STATES.get(state, state)
+    return blocks.badge(state, "bad" if is_open(change) else "same")
 
 
 def _describe(change: Change) -> Block:

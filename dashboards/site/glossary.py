@@ -125,7 +125,7 @@ CHECKS = (
     (
         "A change is measured again",
         "Do fresh starts of old and new environments show it, too?",
-        "It stays a suspicion, and nobody is blamed.",
+        "It stays a suspicion, without a culprit.",
         ("Events", "events.html"),
     ),
 )

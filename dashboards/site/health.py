@@ -258,7 +258,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
     )
     trials = [
         column(key, key.capitalize())
-        for key in ("series", "truth", "measured", "starts", "outcome", "blamed")
+        for key in ("series", "truth", "measured", "starts", "outcome", "culprit")
     ]
     listed = [
         blocks.text(error_rates.summarise_error_rates(found), tone="answer"),
@@ -302,7 +302,7 @@ def _cost_section(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Time of these nights", format_seconds(sum(known)) if known else "not recorded"),
         ("Part in duels", format_seconds(sum(spent)) if spent else "not recorded"),
-        ("Site, per night", format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded"),
+        ("Dashboard, per night", format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded"),
         (
             "Database",
             format_bytes(database.stat().st_size) if database.is_file() else "not in this folder",

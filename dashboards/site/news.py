@@ -151,7 +151,7 @@ def describe_change(change: Mapping[str, Any]) -> str:
     noun = change["metric"].noun
     about = f"The {noun} ratio of {words}"
     if change["event"] is not None:
-        return f"{about} changed by {percent}; blamed: {find_culprit(change)}."
+        return f"{about} changed by {percent}; culprit: {find_culprit(change)}."
     since = f"{change['since']:%Y-%m-%d}"
     if not _seems_changed(change):
         unclear = f"whether the {noun} ratio of {words} changed"
@@ -160,7 +160,7 @@ def describe_change(change: Mapping[str, Any]) -> str:
 
 
 def find_culprit(change: Mapping[str, Any]) -> str:
-    """Who a confirmation blames: `PyTorch`, `infrastructure`, `unknown`."""
+    """The culprit that a confirmation names: `PyTorch`, `infrastructure`, `unknown`."""
     finding = change["finding"] or {}
     culprit = finding.get("culprit") or "not measured again"
     name = str(finding.get("names", {}).get(culprit, culprit))

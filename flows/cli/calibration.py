@@ -52,7 +52,7 @@ def calibration(
     if found["trials"]:
         print_rows(
             list_calibration_runs(found),
-            ("series", "truth", "measured", "starts", "outcome", "blamed"),
+            ("series", "truth", "measured", "starts", "outcome", "culprit"),
             title="Calibration runs, newest first",
         )
         columns = ("what", "of", "count", "share", "note")

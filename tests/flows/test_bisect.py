@@ -150,12 +150,12 @@ def _check_dependencies(answer: dict[str, Any]) -> None:
     if found["verdict"] == "unknown" or len(pairs) < 3:  # others used this machine by then
         return
     assert pairs[0] == ("ends", "old", "flax+numpy")
-    (blame,) = found["blames"]
-    assert "flax" in blame["packages"]
-    assert blame["low"] > 1.5
-    if blame["packages"] == ["flax"]:
+    (culprit,) = found["culprits"]
+    assert "flax" in culprit["packages"]
+    assert culprit["low"] > 1.5
+    if culprit["packages"] == ["flax"]:
         assert pairs[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
-        assert blame["manner"] in ("alone", "undecided")
+        assert culprit["manner"] in ("alone", "undecided")
         assert "flax makes a step take " in answer["summary"]
 
 

@@ -73,7 +73,7 @@ def _describe(outcome: CalibrationOutcome) -> dict[str, Any]:
         "starts": len(run.starts),
         "alarm": outcome.alarm,
         "outcome": _describe_outcome(outcome),
-        "blamed": names.get(finding.culprit, finding.culprit) if outcome.alarm else None,
+        "culprit": names.get(finding.culprit, finding.culprit) if outcome.alarm else None,
         "reason": finding.reason,
     }
 

@@ -128,7 +128,7 @@ def compute_rates(outcomes: Sequence[CalibrationOutcome]) -> dict[str, Rate]:
         "false alarms": count(each.alarm for each in outcomes if each.run.slowed is None),
         **{name: count(each.found for each in of_one) for name, of_one in of_size.items()},
         "alarms that were right": count(each.found for each in alarms),
-        "right side blamed": count(each.right for each in outcomes if each.found),
+        "right culprit": count(each.right for each in outcomes if each.found),
     }
 
 

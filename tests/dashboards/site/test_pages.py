@@ -293,7 +293,7 @@ def test_a_release_keeps_its_certificates_after_a_run_of_one_case(site: Path) ->
 def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
     night = SiteFiles(site).read(f"campaigns/{name_night(NIGHTS - 1)}")
     about = "The step time ratio of MLP, training, batch 128, fp32"
-    assert night["sentence"] == f"{about} changed by \u22125.8 %; blamed: JAX."
+    assert night["sentence"] == f"{about} changed by \u22125.8 %; culprit: JAX."
     quiet = SiteFiles(site).read(f"campaigns/{name_night(3)}")
     assert quiet["sentence"] == "Nothing changed in 6 cases."
     first = SiteFiles(site).read(f"campaigns/{name_night(0)}")
@@ -336,7 +336,7 @@ def test_each_question_is_answered_in_two_clicks_from_tonight(
     visit = Visit(browser, width)
     nav, contents = "header nav", "nav.contents"
     for first, second, shown in (
-        ("main a[href$='event-1']", None, "blamed: JAX"),  # what changed, and who did it
+        ("main a[href$='event-1']", None, "culprit: JAX"),  # what changed, and who did it
         (f"{nav} a[href$='releases.html']", None, "JAX: version by case"),
         (".heat td:not(.void) a", f"{contents} a[href$='at=times']", "rounds of each start"),
         ("main a[href$='voids']", None, "outputs differ"),  # why a pair is missing

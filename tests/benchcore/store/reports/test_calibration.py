@@ -71,7 +71,7 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
         "false alarms": (1, 2),
         "+5 % found": (1, 2),
         "alarms that were right": (1, 2),
-        "right side blamed": (1, 1),
+        "right culprit": (1, 1),
     }
     found = measure_calibration(engine)
     assert [row["outcome"] for row in found["trials"]] == [
@@ -81,7 +81,7 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
         "missed",
     ]
     row = found["trials"][1]
-    assert (row["slowed"], row["percent"], row["blamed"]) == ("jax", 5, "jax")
+    assert (row["slowed"], row["percent"], row["culprit"]) == ("jax", 5, "jax")
     assert row["measured"] == pytest.approx(math.expm1(0.05), abs=0.005)
     assert (found["unfinished"], found["lost"]) == (0, [])
 

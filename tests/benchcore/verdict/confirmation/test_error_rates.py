@@ -117,7 +117,7 @@ def test_every_run_is_counted_once_by_its_outcome() -> None:
         "+5 % found": (4, 5),
         "+2 % found": (0, 1),
         "alarms that were right": (4, 5),
-        "right side blamed": (3, 4),
+        "right culprit": (3, 4),
     }
     assert all(rate.too_few for rate in rates.values())
 
