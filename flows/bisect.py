@@ -25,11 +25,11 @@ from tasks.form import (
     CaseName,
     Device,
     EventId,
+    Looks,
     ProfileName,
     PublishedVersion,
     Settings,
     SiteName,
-    Starts,
     TrackedMetric,
     Workload,
 )
@@ -43,7 +43,7 @@ def bisect(  # noqa: PLR0913 - a form's fields
     workload: Workload,
     case: CaseName,
     settings: Settings = [],  # noqa: B006 - Prefect shows it in the form, and nothing changes it
-    starts: Starts | None = None,
+    looks: Looks | None = None,
     metric: TrackedMetric = STEP_TIME,
     bound: Bound | None = None,
     dependencies: bool = False,
@@ -61,7 +61,7 @@ def bisect(  # noqa: PLR0913 - a form's fields
         workload: What is computed.
         case: Case of the workload, as `deadheat workloads` lists them.
         settings: Non-default settings of the framework.
-        starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
+        looks: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
         metric: What changed.
         bound: Differences below this share count as the same; empty for the metric's own.
         dependencies: Also find the package that caused it.
@@ -84,10 +84,13 @@ def bisect(  # noqa: PLR0913 - a form's fields
     )
     try:
         check_site(site)
-        looks = check_looks(starts or LOOKS)
         context = RunContext(profile=load_profile(profile), site=site)
         request = BisectRequest(
-            target=target, looks=looks, context=context, dependencies=dependencies, event=event
+            target=target,
+            looks=check_looks(looks or LOOKS),
+            context=context,
+            dependencies=dependencies,
+            event=event,
         )
         found = run_bisection(request, state, TaskMeasurer(state))
     except UserError as error:

@@ -19,7 +19,7 @@ from dashboards.publish import refresh_pages
 from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
-from tasks.form import Minutes, ProfileName, SiteName, Starts, SuspicionIds
+from tasks.form import Looks, Minutes, ProfileName, SiteName, SuspicionIds
 
 _COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 
@@ -28,7 +28,7 @@ _COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 def confirm(
     suspicions: SuspicionIds | None = None,
     budget_minutes: Minutes = 60,
-    starts: Starts | None = None,
+    looks: Looks | None = None,
     profile: ProfileName = "laptop",
     site: SiteName = "local",
 ) -> RunState[Any]:
@@ -38,7 +38,7 @@ def confirm(
     Args:
         suspicions: Ids from `deadheat suspicions`; empty for all open ones, largest first.
         budget_minutes: Start no suspicion after this many minutes.
-        starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
+        looks: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
         profile: Limits of the measurement; the suspicions determine what is measured.
         site: Where to measure.
     """
@@ -47,7 +47,7 @@ def confirm(
         check_site(site)
         request = ConfirmRequest(
             suspicions=tuple(suspicions or ()),
-            looks=check_looks(starts or LOOKS),
+            looks=check_looks(looks or LOOKS),
             budget_s=60 * budget_minutes,
             context=RunContext(profile=load_profile(profile), site=site),
         )

@@ -89,7 +89,7 @@ TimeZone = Annotated[
     str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,63}$"), AfterValidator(_check_time_zone)
 ]
 Minutes = Annotated[float, Field(ge=0, le=1440)]
-Starts = Annotated[list[Annotated[int, Field(ge=2, le=100)]], Field(min_length=1, max_length=5)]
+Looks = Annotated[list[Annotated[int, Field(ge=2, le=100)]], Field(min_length=1, max_length=5)]
 Settings = Annotated[list[Setting], Field(max_length=6)]
 Devices = Annotated[str, _OneOf(_list_device_counts())]
 Batch = Annotated[str, _OneOf((_ANY, *map(str, _list_values("batch"))))]
@@ -279,8 +279,8 @@ class Comparison(_Duel):
         ge=2,
         le=100,
     )
-    most_starts: int = Field(
-        20, title="Most starts", description="Maximum number of starts.", ge=2, le=100
+    max_starts: int = Field(
+        20, title="Maximum starts", description="Add no start after this many.", ge=2, le=100
     )
     compilations: int = Field(
         MIN_STARTS,
@@ -318,7 +318,7 @@ class Comparison(_Duel):
             b=self.b.write(),
             track=self.track,
             starts=self.starts,
-            max_starts=max(self.starts, self.most_starts),
+            max_starts=max(self.starts, self.max_starts),
             compilations=self.compilations,
             budget_s=60 * self.budget_minutes,
             ceilings=self.ceilings,

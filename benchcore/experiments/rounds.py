@@ -48,7 +48,7 @@ def check_looks(starts: Sequence[int]) -> tuple[int, ...]:
     if looks[0] < 2 or looks[-1] > _MAX_STARTS or looks != tuple(sorted(set(looks))):
         raise UserError(
             f"wanted increasing numbers of starts from 2 to {_MAX_STARTS}, got "
-            f"{', '.join(map(str, looks))}; write for example --starts 5 --starts 8"
+            f"{', '.join(map(str, looks))}; write for example --looks 5 --looks 8"
         )
     return looks
 

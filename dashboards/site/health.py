@@ -302,7 +302,10 @@ def _cost_section(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Time of these nights", format_seconds(sum(known)) if known else "not recorded"),
         ("Part in duels", format_seconds(sum(spent)) if spent else "not recorded"),
-        ("Dashboard, per night", format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded"),
+        (
+            "Dashboard, per night",
+            format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded",
+        ),
         (
             "Database",
             format_bytes(database.stat().st_size) if database.is_file() else "not in this folder",

@@ -27,7 +27,7 @@ from flows.cli.printing import print_json, print_line, print_rows
 
 _VERSIONS = "Measure this many versions, of those that can be installed here."
 _BELOW = "Measure only versions before this one (default: begin with the newest)."
-_MINUTES = "Measure apparent changes again; start none after this many minutes."
+_BUDGET = "Measure apparent changes again; start none after this long."
 
 
 def backfill(
@@ -36,7 +36,7 @@ def backfill(
     ],
     versions: Annotated[int, option("--versions", "COUNT", _VERSIONS, min=2, max=30)] = 8,
     below: Annotated[str | None, option("--below", "VERSION", _BELOW)] = None,
-    minutes: Annotated[float, option("--minutes", "NUMBER", _MINUTES, min=0.0, max=1440.0)] = 60.0,
+    budget: Annotated[float, option("--budget", "SECONDS", _BUDGET, min=0.0, max=86400.0)] = 3600.0,
     campaign: Annotated[str | None, options.campaign_option("backfill-FRAMEWORK")] = None,
     profile: options.Profile = "history",
     site: options.Site = "local",
@@ -63,7 +63,7 @@ def backfill(
     if outcome["void"]:
         print_line(outcome["void"])
         raise typer.Exit(1)
-    found = judge_backfill(framework, name, 60 * minutes, opened, measurer)
+    found = judge_backfill(framework, name, budget, opened, measurer)
     changes = list_changes(found)
     if as_json:
         print_json({"changes": changes, "sentences": describe_changes(found)})

@@ -51,7 +51,7 @@ def bisect(
     good: Annotated[str, option("--good", "VERSION", _GOOD)],
     bad: Annotated[str, option("--bad", "VERSION", _BAD)],
     settings: Annotated[list[str] | None, option("--set", "KEY=VALUE", _SET)] = None,
-    starts: options.Looks = None,
+    looks: options.Looks = None,
     metric: Annotated[str, option("--metric", "NAME", _METRIC)] = STEP_TIME,
     bound: Annotated[float | None, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)] = None,
     dependencies: Annotated[
@@ -84,7 +84,7 @@ def bisect(
     )
     request = BisectRequest(
         target=target,
-        looks=check_looks(starts or LOOKS),
+        looks=check_looks(looks or LOOKS),
         context=RunContext(profile=load_profile(profile), site=site, python=python),
         dependencies=dependencies,
         event=event,

@@ -26,7 +26,7 @@ def confirm(
         list[int] | None,
         options.argument("SUSPICION", "Ids of suspicions (default: every open one)."),
     ] = None,
-    starts: options.Looks = None,
+    looks: options.Looks = None,
     budget: Annotated[
         float, option("--budget", "SECONDS", "Start no suspicion after this long.", min=0.0)
     ] = 3600.0,
@@ -44,10 +44,10 @@ def confirm(
     from tasks.alerts import draw_suspicion, emit_shift
 
     emits = variables.PREFECT_API_URL.read() is not None  # measuring sets that of its own server
-    looks, opened = check_looks(starts or LOOKS), open_state(state)
+    opened = open_state(state)
     request = ConfirmRequest(
         suspicions=tuple(suspicion or ()),
-        looks=looks,
+        looks=check_looks(looks or LOOKS),
         budget_s=budget,
         context=RunContext(profile=load_profile(profile), site=site),
     )

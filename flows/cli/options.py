@@ -134,7 +134,7 @@ _WAIT = "Wait for a quiet machine, at most this long (site local)."
 Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
 _HOURS = "Leave out what does not fit into this many hours of a device, least valuable first."
 Hours = Annotated[float | None, option("--hours", "NUMBER", _HOURS, min=0.01, max=1000.0)]
-Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
+Looks = Annotated[list[int] | None, option("--looks", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."
 Starts = Annotated[int, option("--starts", "COUNT", _STARTS)]
 StartsFrom1 = Annotated[int, option("--starts", "COUNT", _STARTS, min=1, max=100)]

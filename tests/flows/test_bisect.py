@@ -38,7 +38,7 @@ VERSIONS = ("1.1", "1.2")
         (["--good", "1", "--bad", "nonsense"], "wanted a version such as"),
         (["--good", "2.0", "--bad", "1.0"], "wanted a good version that is older"),
         (
-            ["--good", "1.0", "--bad", "2.0", "--starts", "1"],
+            ["--good", "1.0", "--bad", "2.0", "--looks", "1"],
             "wanted increasing numbers of starts from 2",
         ),
         (["--good", "1.0", "--bad", "2.0", "--case", "none"], "no case 'none'"),
@@ -121,7 +121,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     monkeypatch.setattr("benchcore.experiments.pairs._list_ceilings", lambda *given: ())
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Few starts, so that a wide bound is what they can show.
-    more = ["--good", "1.1", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
+    more = ["--good", "1.1", "--bad", "1.2", "--looks", "3", "--bound", "0.5", "--profile", "ci"]
     more += ["--dependencies", "--state", str(tmp_path / "state")]
     done = run_here(*COMMAND, *more)
     assert done.stdout, done.stderr
@@ -186,7 +186,7 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
         lambda order, state, measurer: orders.append(order) or found,
     )
     more: dict[str, Any] = {"dependencies": True, "metric": "process_peak_bytes"}
-    done = bisect(**question, good="1.0", bad="2.0", starts=[3, 6], **more)
+    done = bisect(**question, good="1.0", bad="2.0", looks=[3, 6], **more)
     assert done.is_completed() and done.message == found["summary"]
     assert (orders[0].looks, orders[0].dependencies) == ((3, 6), True)
     assert (orders[0].target.metric, orders[0].target.bound) == ("process_peak_bytes", 0.04)

@@ -97,7 +97,7 @@ def _run(state: State, *command: str) -> Any:
 
 
 def _confirm(state: State, webhook: str) -> Any:
-    looks = ("--starts", "3", "--starts", "6")  # the second only if others disturb the first
+    looks = ("--looks", "3", "--looks", "6")  # the second only if others disturb the first
     command = ("confirm", *looks, "--profile", "ci", "--json", "--state", str(state.root))
     done = run_here(*command, environ={"DEADHEAT_WEBHOOK_URL": webhook})
     assert done.returncode == 0, done.stderr

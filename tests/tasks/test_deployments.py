@@ -781,7 +781,7 @@ def test_missing_parts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert confirm(return_state=True).message == "no suspicion is open"
     unknown = confirm(suspicions=[7], return_state=True)
     assert unknown.is_failed() and str(unknown.message).startswith("no suspicion 7; ")
-    backwards = confirm(starts=[8, 5], return_state=True)
+    backwards = confirm(looks=[8, 5], return_state=True)
     assert backwards.is_failed() and "increasing numbers of starts" in str(backwards.message)
     nothing = publish(return_state=True)
     assert nothing.is_failed() and "none has left a result" in str(nothing.message)

@@ -48,7 +48,7 @@ SWEEP_SCHEMA = parameter_schema(sweep).model_dump(exclude_unset=True)
         {"track": "defects"},
         {"starts": 1},
         {"starts": "5"},
-        {"most_starts": 101},
+        {"max_starts": 101},
         {"compilations": 0},
         {"budget_minutes": 0},
         {"budget_minutes": float("inf")},

@@ -376,7 +376,7 @@ def _fill_in(page: Page) -> None:
     _choose(page, "Workload", "mlp")
     _choose(page, "Use case", "infer")
     _choose(page, "Batch size (Optional)", "1")
-    for label, number in (("Starts", "3"), ("Most starts", "3"), ("Budget", "0.1")):
+    for label, number in (("Starts", "3"), ("Maximum starts", "3"), ("Budget", "0.1")):
         _field(page, f"{label} (Optional)").locator("input").fill(number)
     _field(page, "Ceilings (Optional)").locator(".p-toggle__control").click()
     _photograph(page, "form", at=page.get_by_text("Workload", exact=True))
