@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import pandas as pd
@@ -17,11 +18,6 @@ def to_rows(found: pd.DataFrame | Sequence[Mapping[str, Any]]) -> list[dict[str,
     return [{str(key): value for key, value in row.items()} for row in rows]
 
 
-def of_campaign(frame: pd.DataFrame, campaign: str) -> pd.DataFrame:
-    """The rows of one campaign, freshly indexed."""
-    return select_rows(frame, frame["campaign"] == campaign).reset_index(drop=True)
-
-
 def select_rows(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
     """The rows where the mask, a series of booleans, holds.
 
@@ -31,27 +27,30 @@ def select_rows(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
 
 
 def counting(ratios: pd.DataFrame) -> Any:
-    """Mask of the rows that count: they passed every check and have a value."""
-    return ratios["counts"].eq(True) & ratios["log_ratio"].notna()
+    """Mask of the rows that count."""
+    return pd.Series([does_count(row) for row in to_rows(ratios)], index=ratios.index, dtype=bool)
 
 
 def does_count(row: Mapping[str, Any]) -> bool:
-    """Whether a pair counts, as in `counting`."""
+    """Whether a pair counts: it passed every check and has a value."""
     return row["counts"] == True and not is_missing(row["log_ratio"])  # noqa: E712
 
 
 def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
     """The newest JAX against the newest torch; where no row is that, every pair of frameworks."""
-    pairs = select_rows(ratios, ratios["kind"] == "cross_framework")
-    newest = select_rows(pairs, (pairs["a_role"] == "newest") & (pairs["b_role"] == "newest"))
-    return pairs if newest.empty else newest
+    return select_rows(ratios, pd.Series(_mark_newest(to_rows(ratios)), dtype=bool))
 
 
 def newest_pair_rows(ratios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """As `newest_pairs`, of rows."""
-    pairs = [row for row in ratios if row["kind"] == "cross_framework"]
-    newest = [row for row in pairs if (row["a_role"], row["b_role"]) == ("newest", "newest")]
-    return newest or pairs
+    return list(compress(ratios, _mark_newest(ratios)))
+
+
+def _mark_newest(ratios: Sequence[Mapping[str, Any]]) -> list[bool]:
+    pairs = [row["kind"] == "cross_framework" for row in ratios]
+    roles = [(row["a_role"], row["b_role"]) == ("newest", "newest") for row in ratios]
+    newest = [both and is_pair for both, is_pair in zip(roles, pairs, strict=True)]
+    return newest if any(newest) else pairs
 
 
 def is_fair(pair: Mapping[str, Any]) -> bool:

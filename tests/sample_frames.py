@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from benchcore.store.metrics import ON_PAGE
+from dashboards.frames import select_rows
 
 # fmt: off
 RATIO_COLUMNS = (
@@ -465,3 +466,8 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SampleFrames:
         bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
         epochs=pd.DataFrame(_epochs(), columns=list(EPOCH_COLUMNS)),
     )
+
+
+def of_campaign(frame: pd.DataFrame, campaign: str) -> pd.DataFrame:
+    """The rows of one campaign, freshly indexed."""
+    return select_rows(frame, frame["campaign"] == campaign).reset_index(drop=True)

@@ -87,7 +87,7 @@ WEEKLY = (
     _weekly("efficientnet_b0", "train_b32_bf16", 0.05, 0.99),
 )
 """Measured on Sundays, of old ones every eighth, and in the newest two nights."""
-SENTINELS = (
+_SENTINEL_CASES = (
     ("matmul", "gpu_8192"),
     ("matmul", "gpu_8192_bf16"),
     ("copy", "gpu_2g"),
@@ -225,7 +225,7 @@ def make_profile(at: datetime, days_ago: int) -> Profile:
         *(_match(each, passes=True) for each in WEEKLY if is_whole),
     ]
     if days_ago % 28 == 0 or days_ago == DAYS - 1:
-        matches = [*(_match_sentinel(*each) for each in SENTINELS), *matches]
+        matches = [*(_match_sentinel(*each) for each in _SENTINEL_CASES), *matches]
     return Profile(
         name=PROFILE,
         matches=tuple(matches),

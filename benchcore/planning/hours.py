@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, PlannedDuel
-from benchcore.planning.profiles import CEILING_WORKLOADS
 from benchcore.protocol import DEFAULT_TRACK
+from benchcore.verdict.duel.physics import SENTINELS
 
 
 def rank_duel(duel: PlannedDuel) -> int:
     """Larger is more valuable: sentinels, as nothing counts without their ceilings; then the
     default track; then the rest."""
-    return 2 if duel.workload in CEILING_WORKLOADS else 1 if duel.track == DEFAULT_TRACK else 0
+    return 2 if duel.workload in SENTINELS else 1 if duel.track == DEFAULT_TRACK else 0
 
 
 def fit_hours(plan: Plan, hours: float, expected_s: Callable[[PlannedDuel], float]) -> Plan:

@@ -25,6 +25,7 @@ from benchcore.planning.tracks import (
     Arm,
 )
 from benchcore.protocol import DuelLimits
+from benchcore.verdict.duel.physics import SENTINELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,6 @@ def _sentinel(
     )
 
 
-CEILING_WORKLOADS = ("matmul", "copy")
 _CEILINGS = {
     ("cpu", "fp32_ieee"): "cpu_1024",
     ("cpu", "bf16"): "cpu_1024_bf16",
@@ -112,7 +112,7 @@ def list_sentinels(
     kind = "cpu" if device == "cpu" else "gpu"
     product_case = _CEILINGS.get((kind, precision.removesuffix("_autocast")))
     copied = "cpu_256m" if kind == "cpu" else "gpu_2g"
-    named = zip(CEILING_WORKLOADS, (product_case, copied), strict=True)
+    named = zip(SENTINELS, (product_case, copied), strict=True)
     return tuple(
         _sentinel(name, case, limits, arms)
         for name, case in named

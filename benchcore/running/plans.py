@@ -18,7 +18,7 @@ from benchcore.planning.calibration_runs import add_calibration_starts, number_t
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.hours import fit_hours
 from benchcore.planning.matrix import NightRequest, Plan, PlannedDuel
-from benchcore.planning.profiles import CEILING_WORKLOADS, PROFILES, Match, Profile
+from benchcore.planning.profiles import PROFILES, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
 from benchcore.planning.tuned import use_tuned
@@ -27,6 +27,7 @@ from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
 from benchcore.store.packs import unpack
+from benchcore.verdict.duel.physics import SENTINELS
 
 if TYPE_CHECKING:
     from benchcore.store.database import Engine
@@ -282,7 +283,7 @@ def _tune(
     here = load_site(site).kind == "local"
     fingerprint = describe_device(profile.device)["fingerprint"] if here else None
     found, notes, missing = use_tuned(profile, releases, state, fingerprint)
-    if missing and not any(match.workload not in CEILING_WORKLOADS for match in found.matches):
+    if missing and not any(match.workload not in SENTINELS for match in found.matches):
         raise UserError(missing[0])
     return found, [*notes, *(f"left out: {each}" for each in missing)]
 

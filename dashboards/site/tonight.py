@@ -18,6 +18,7 @@ from benchcore.names import (
 from benchcore.names import name_use_case as use_case_words
 from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS, TRACKED, Metric
+from benchcore.store.reports.guide import NO_FRAMEWORKS
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
 from dashboards.formatting import (
@@ -40,8 +41,6 @@ _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key !=
 Rows = Sequence[Mapping[str, Any]]
 _MOST_PAIRS = 20
 """Pairs that a table shows at once."""
-_NO_WORKLOADS = ("matmul", "copy", "noop", "digest", "faulty")
-"""They measure the machine or us, not a framework: the grid leaves them out."""
 
 
 def describe_campaign(
@@ -82,7 +81,7 @@ def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
     """One per case and pair of the newest JAX and the newest PyTorch."""
     pairs = newest_pair_rows(campaign.rows("ratios"))
     amounts = index_contenders(campaign)
-    listed = [_describe_cell(row, amounts) for row in pairs if row["workload"] not in _NO_WORKLOADS]
+    listed = [_describe_cell(row, amounts) for row in pairs if row["workload"] not in NO_FRAMEWORKS]
     with_fair = {cell["key"] for cell in listed if cell["fair"]}
     return [{**cell, "has_fair": cell["key"] in with_fair} for cell in listed]
 

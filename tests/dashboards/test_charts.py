@@ -2,7 +2,7 @@ import json
 import math
 from typing import Any
 
-from sample_frames import nightly_campaign, sample_frames
+from sample_frames import nightly_campaign, of_campaign, sample_frames
 
 from dashboards.forest_chart import (
     ARM_DOMAIN,
@@ -11,7 +11,7 @@ from dashboards.forest_chart import (
     pair_rows,
     span_speedups,
 )
-from dashboards.frames import newest_pairs, of_campaign, select_rows
+from dashboards.frames import newest_pairs, select_rows
 
 
 def _tonight() -> Any:

@@ -2,7 +2,7 @@ import math
 
 import pandas as pd
 import pytest
-from sample_frames import nightly_campaign, sample_frames
+from sample_frames import nightly_campaign, of_campaign, sample_frames
 
 from benchcore.names import contender_label
 from benchcore.store.metrics import METRICS
@@ -20,7 +20,7 @@ from dashboards.formatting import (
     format_size,
     format_speedup,
 )
-from dashboards.frames import is_fair, newest_pairs, of_campaign
+from dashboards.frames import is_fair, newest_pairs
 from dashboards.site.news import write_run_headline
 from dashboards.tables import (
     describe_length,

@@ -57,12 +57,14 @@ NOT_MEASURED = (
     ("Community", "An opinion: there is nothing to time."),
 )
 """What people ask about both frameworks and no row answers, with the reason."""
+NO_FRAMEWORKS = (*SENTINELS, "noop", "digest", "faulty")
+"""Workloads that measure the machine or our own code, not a framework."""
 _WANTED = (
     IS_NO_CALIBRATION_RUN,
     PairRatio.a_role.in_(ROLLING),
     PairRatio.b_role.in_(ROLLING),
     DuelRun.track.in_(("default", "tuned")),
-    DuelRun.workload.not_in((*SENTINELS, "noop", "digest", "faulty")),
+    DuelRun.workload.not_in(NO_FRAMEWORKS),
 )
 _KIND = "cross_framework"
 _COUNTS = and_(PairRatio.counts, PairRatio.log_ratio.is_not(None))

@@ -253,11 +253,6 @@ def check_strategy(case: Case, strategy: str) -> None:
         )
 
 
-def is_statistic(name: str) -> bool:
-    """Whether a canonical name is a running statistic of a batch norm."""
-    return name.endswith((".running_mean", ".running_var"))
-
-
 def num_proof_steps(case: Case) -> int:
     """One for each set of inputs; of a training the loss trace."""
     return case.trace_steps if case.use_case == "train" else INPUT_BUFFERS

@@ -22,11 +22,11 @@ from benchcore.workloads.networks.case import (
     MOMENTUM,
     Case,
     check_strategy,
-    is_statistic,
 )
 from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.batches import in_jax as batches
+from benchcore.workloads.vision.case import is_statistic
 from benchcore.workloads.vision.pixels import make_inputs_seen, make_seen
 
 Params = dict[str, jax.Array]

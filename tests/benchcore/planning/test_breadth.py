@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from benchcore.planning import catalog
 from benchcore.planning.breadth import list_breadth
-from benchcore.planning.profiles import CEILING_WORKLOADS, load_profile
+from benchcore.planning.profiles import load_profile
 from benchcore.planning.tracks import EAGER_ARMS, TORCH_EAGER
+from benchcore.verdict.duel.physics import SENTINELS
 
 
 def test_every_workload_of_both_frameworks_is_in_it() -> None:
@@ -17,7 +18,7 @@ def test_every_workload_of_both_frameworks_is_in_it() -> None:
     assert len(both) > 14
     listed = {workload for workload, _ in list_breadth()}
     # noop has no work, and sentinels are measured by every profile.
-    assert listed == both - {"noop", *CEILING_WORKLOADS}
+    assert listed == both - {"noop", *SENTINELS}
 
 
 def test_every_operation_is_in_it() -> None:

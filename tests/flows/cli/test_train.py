@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from benchcore.errors import UserError
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import load_plan
-from benchcore.planning.profiles import CEILING_WORKLOADS
 from benchcore.running import plans
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
+from benchcore.verdict.duel.physics import SENTINELS
 from flows.cli.main import app
 
 _SIDES = ("--a", "jax==0.10.2", "--b", "torch==2.15.0")
@@ -117,7 +117,7 @@ def test_epochs_are_printed_with_the_faster_side(
     def measured(run: object, state: State, name: str) -> dict[str, Any]:
         duel, product, copied = plans.load_campaign(state, name).duels
         assert (product.dataset, copied.dataset) == (None, None)
-        assert (product.workload, copied.workload) == CEILING_WORKLOADS
+        assert (product.workload, copied.workload) == SENTINELS
         assert (duel.limits.starts, duel.limits.compilations) == (5, 5)
         document = make_document(duel_run=duel.duel_run, campaign=name, rounds=2, starts=5)
         dataset = duel.dataset
