@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,13 @@ def describe_machine(document: dict[str, Any]) -> dict[str, Any]:
         "cpus": allocation["host"]["cpus"],
         "day": allocation["started_at"][:10],
     }
+
+
+def time_call(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
 
 
 def store_results(name: str, results: object, *, indent: int | None = 1) -> None:

@@ -16,13 +16,12 @@ import dataclasses
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from one_duel import store_results
+from one_duel import store_results, time_call
 from rich.progress import track
 
 from benchcore.cell.measure.host import describe_host
@@ -129,9 +128,9 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
         "publish": lambda: publish_campaign(state, campaign),
         "prune": lambda: remove_files(state, list_unneeded(state, keep)),
     }
-    taken = {name: _time(step) for name, step in steps.items() if name != "prune"}
+    taken = {name: time_call(step) for name, step in steps.items() if name != "prune"}
     _backdate(state.site / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels])
-    return taken | {"prune": _time(steps["prune"])}
+    return taken | {"prune": time_call(steps["prune"])}
 
 
 def _ingest(state: State, engine: Engine) -> None:
@@ -147,12 +146,6 @@ def _judge(engine: Engine, campaign: str) -> None:
 def _write_docs(folder: Path) -> None:
     for name in ("index", *range(NUM_SUITES)):
         _fill(folder / f"{name}.html", SIZES["page of Data Docs"])
-
-
-def _time(step: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began
 
 
 def _provide(state: State, key: str) -> EnvironmentRecord:

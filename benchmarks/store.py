@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from copied_years import copy_year
-from one_duel import store_results
+from one_duel import store_results, time_call
 from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
 
@@ -106,11 +106,11 @@ def measure(
             stored += copy_year(engine, _name_machine(0), next(copies), MACHINES)
             ingested, ingest_s, judge_s = 0, 0.0, 0.0
         documents = [each for of_night in nights for each in _make_documents(*of_night)]
-        ingest_s += _time(lambda documents=documents: insert_documents(engine, documents))
+        ingest_s += time_call(lambda documents=documents: insert_documents(engine, documents))
         campaigns = [night.plan.campaign for _, night in nights]
         for campaign in campaigns:
             replace_failed_checks(engine, campaign, [])
-        judge_s += _time(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
+        judge_s += time_call(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
         stored, ingested = stored + len(documents), ingested + len(documents)
         if stored >= min(measured_at, num_documents):
             yield {
@@ -166,7 +166,7 @@ def _name_machine(machine: int) -> str:
 def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, float]:
     """Median seconds of what each page reads."""
     return {
-        name: round(statistics.median(_time(query) for _ in range(REPEATS)), 3)
+        name: round(statistics.median(time_call(query) for _ in range(REPEATS)), 3)
         for name, query in list_queries(state, engine, campaign).items()
     }
 
@@ -245,12 +245,6 @@ def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Ca
 def _count_contenders(engine: Engine) -> int:
     with engine.connect() as connection:
         return connection.execute(select(func.count()).select_from(ContenderRun)).scalar_one()
-
-
-def _time(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
 
 
 def _print(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from signal import SIGKILL, Signals
 
 from flows.chaos.trial import Layer, Trial
 
@@ -12,6 +13,17 @@ LAYERS: tuple[Layer, ...] = ("measuring", "command")
 
 def do_nothing(trial: Trial) -> None:
     """The default of both parts of a fault."""
+
+
+def signal_processes(*words: str, number: Signals = SIGKILL) -> Callable[[Trial], None]:
+    """Send a signal to a process per word, which is among its arguments."""
+
+    def inject(trial: Trial) -> None:
+        found = [trial.find(word) for word in words]
+        for each in found:
+            each.send(number)
+
+    return inject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,10 @@ import signal
 import time
 from collections.abc import Callable
 
-from flows.chaos.fault import Fault
+from flows.chaos.fault import Fault, signal_processes
 from flows.chaos.trial import Trial
 
 _STORM_S = 1.0
-
-
-def _hit(word: str, number: signal.Signals) -> Callable[[Trial], None]:
-    """Send a signal to the process with this word among its arguments."""
-    return lambda trial: trial.find(word).send(number)
 
 
 def _signal_night(number: signal.Signals) -> Callable[[Trial], None]:
@@ -64,14 +59,18 @@ def _kill_everything(trial: Trial) -> None:
 
 
 PROCESS_FAULTS = (
-    Fault(name="contender: SIGKILL", inject=_hit("contender", signal.SIGKILL)),
-    Fault(name="contender: SIGTERM", inject=_hit("contender", signal.SIGTERM)),
-    Fault(name="contender: SIGSEGV", inject=_hit("contender", signal.SIGSEGV)),
-    Fault(name="contender: SIGSTOP", inject=_hit("contender", signal.SIGSTOP)),
+    Fault(name="contender: SIGKILL", inject=signal_processes("contender", number=signal.SIGKILL)),
+    Fault(name="contender: SIGTERM", inject=signal_processes("contender", number=signal.SIGTERM)),
+    Fault(name="contender: SIGSEGV", inject=signal_processes("contender", number=signal.SIGSEGV)),
+    Fault(name="contender: SIGSTOP", inject=signal_processes("contender", number=signal.SIGSTOP)),
     Fault(name="contender: SIGCONT storm", inject=_storm),
-    Fault(name="conductor: SIGKILL", inject=_hit("conductor", signal.SIGKILL)),
-    Fault(name="conductor: SIGTERM", inject=_hit("conductor", signal.SIGTERM)),
-    Fault(name="conductor: SIGSTOP", inject=_hit("conductor", signal.SIGSTOP), slow=True),
+    Fault(name="conductor: SIGKILL", inject=signal_processes("conductor", number=signal.SIGKILL)),
+    Fault(name="conductor: SIGTERM", inject=signal_processes("conductor", number=signal.SIGTERM)),
+    Fault(
+        name="conductor: SIGSTOP",
+        inject=signal_processes("conductor", number=signal.SIGSTOP),
+        slow=True,
+    ),
     Fault(name="contender and conductor: SIGKILL", inject=_kill_both),
     Fault(name="night: SIGINT", inject=_signal_night(signal.SIGINT)),
     Fault(name="night: SIGTERM", inject=_signal_night(signal.SIGTERM)),

@@ -10,22 +10,13 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from flows.chaos.fault import Fault
+from flows.chaos.fault import Fault, signal_processes
 from flows.chaos.proxy import Failure, Proxy
 from flows.chaos.trial import MissedError, Trial
 from flows.server import watchdog
 
 _SERVER = "prefect.server.api.server:create_app"
 _OUTAGE_S = 12.0
-
-
-def _hit(*words: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Trial], None]:
-    def inject(trial: Trial) -> None:
-        found = [trial.find(word) for word in words]
-        for each in found:
-            each.send(number)
-
-    return inject
 
 
 def _hit_early(word: str) -> Callable[[Trial], None]:
@@ -112,12 +103,12 @@ def _of_own(name: str, inject: Callable[[Trial], None]) -> Fault:
 
 
 SERVER_FAULTS = (
-    _of_own("SIGKILL", _hit(_SERVER)),
-    _of_own("SIGTERM", _hit(_SERVER, number=signal.SIGTERM)),
+    _of_own("SIGKILL", signal_processes(_SERVER)),
+    _of_own("SIGTERM", signal_processes(_SERVER, number=signal.SIGTERM)),
     _of_own("SIGKILL while it starts", _hit_early(_SERVER)),
-    _of_own("watchdog: SIGKILL", _hit(watchdog.__file__)),
+    _of_own("watchdog: SIGKILL", signal_processes(watchdog.__file__)),
     _of_own("watchdog: SIGKILL while it starts", _hit_early(watchdog.__file__)),
-    _of_own("watchdog and server: SIGKILL", _hit(watchdog.__file__, _SERVER)),
+    _of_own("watchdog and server: SIGKILL", signal_processes(watchdog.__file__, _SERVER)),
     _of_own("stopped for a while", _suspend_server),
     _of_own("database locked for a while", _lock_database),
     _of_own("database damaged", _damage_database),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder
-from flows.chaos.fault import Fault, do_nothing
+from flows.chaos.fault import Fault, do_nothing, signal_processes
 from flows.chaos.night import CAMPAIGN, draft_chaos
 from flows.chaos.own_slurm import SITE, OwnSlurm, RefusedError
 from flows.chaos.server_faults import fail, use_proxy
@@ -145,11 +145,6 @@ def _kill_worker_early(trial: Trial) -> None:
     _kill_worker(trial)
 
 
-def _hit(word: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Trial], None]:
-    """Send a signal to a process within a job."""
-    return lambda trial: trial.find(word).send(number)
-
-
 def _signal_night(number: signal.Signals) -> Callable[[Trial], None]:
     def inject(trial: Trial) -> None:
         _find_job(trial, "PD", "R")
@@ -185,8 +180,8 @@ SLURM_FAULTS = (
     _fault("job suspended and resumed", _suspend),
     _fault("jobs preempted", _preempt),
     _fault("job at its time limit", _reach_limit),
-    _fault("conductor in a job: SIGKILL", _hit("conductor")),
-    _fault("contender in a job: SIGKILL", _hit("contender")),
+    _fault("conductor in a job: SIGKILL", signal_processes("conductor")),
+    _fault("contender in a job: SIGKILL", signal_processes("contender")),
     _fault("node lost for a while", _lose_node),
     _fault("slurmd: SIGKILL", _restart("slurmd")),
     _fault("slurmctld: SIGKILL", _restart("slurmctld")),
