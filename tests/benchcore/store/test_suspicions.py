@@ -173,6 +173,7 @@ def test_a_suspicion_ends_with_its_reason_when_its_device_is_gone(
         choose_suspicions(engine, [1])
     page = json.dumps(events_page(list_changes(engine), datetime(2026, 3, 1, tzinfo=UTC)))
     assert "Suspicions of series that are not measured any more" in page and gone["reason"] in page
+    assert '"not measured any more"' in page, "the state, worded"
 
     for night, document in enumerate(documents[20:], start=60):
         at = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=night)
