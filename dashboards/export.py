@@ -1,4 +1,4 @@
-"""Files for others: tables as CSV, JSON, Parquet or LaTeX, and a block in a Markdown file."""
+"""Files for others: tables as CSV, JSON, Parquet, LaTeX or Markdown, and a block in a README."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ def _find_writer(name: str) -> Callable[[pd.DataFrame], bytes]:
 
 
 def _list_files(ending: str, tables: Tables) -> dict[str, pd.DataFrame]:
+    if ending == "markdown":
+        return {"summary": list_newest(tables["ratios"])}
     if ending != "latex":
         return dict(tables)
     measured = tables["measurements"]
@@ -144,6 +146,36 @@ def _write_latex(frame: pd.DataFrame) -> bytes:
     ).encode()
 
 
+def list_newest(ratios: pd.DataFrame) -> pd.DataFrame:
+    """The newest ratio of each case and pair of arms on a device, in words."""
+    newest = dict[tuple[str, ...], list[str]]()
+    for row in ratios.sort_values("started_at", kind="stable").to_dict("records"):
+        sides = [
+            f"{name_arm(row[f'{s}_framework'], row[f'{s}_arm'])} {row[f'{s}_version']}"
+            for s in "ab"
+        ]
+        key = (
+            name_case_in_words(row),
+            row["device_model"],
+            row["track"],
+            row["a_arm"],
+            row["b_arm"],
+            row["kind"],
+        )
+        factor = f"{row['speedup']:.3g}x ({row['low']:.3g} to {row['high']:.3g})"
+        newest[key] = [*key[:2], *sides, factor, str(row["verdict"]), str(row["started_at"])[:10]]
+    columns = ["Case", "Device", "A", "B", "Speedup of A over B (95 %)", "Verdict", "Measured"]
+    ordered = sorted(newest.values(), key=lambda row: order_words(row[0]))
+    return pd.DataFrame(ordered, columns=columns)
+
+
+def _write_markdown(frame: pd.DataFrame) -> bytes:
+    """A table whose cells are text: no link, code or HTML."""
+    rows = [list(frame.columns), ["---"] * len(frame.columns)]
+    rows += [[_as_markdown(str(cell)) for cell in row] for row in frame.itertuples(index=False)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows).encode()
+
+
 def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(_escape(str(each)) for each in cells) + r" \\"
 
@@ -159,8 +191,9 @@ _WRITERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "json": write_json,
     "parquet": _write_parquet,
     "latex": _write_latex,
+    "markdown": _write_markdown,
 }
-_ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex"}
+_ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex", "markdown": "md"}
 
 
 def replace_block(path: Path, lines: Sequence[str]) -> None:

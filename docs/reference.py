@@ -1,5 +1,5 @@
 """The reference, made from the code: commands, the form, keys of a site, profiles, variables,
-checks."""
+terms, checks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchcore.planning.profiles import PROFILES
 from benchcore.running.sites import Site
 from benchcore.running.slurm.allocation import Allocation
 from benchcore.variables import VARIABLES
+from dashboards.site.glossary import GLOSSARY
 from data_checks.suites import list_suites
 from flows.cli.main import load_commands
 from tasks.form import Comparison
@@ -65,6 +66,12 @@ def write_variables() -> str:
     """Every environment variable that users set."""
     rows = "\n".join(f"| `{each.name}` | {each.meaning} |" for each in VARIABLES)
     return f"| variable | meaning |\n|---|---|\n{rows}"
+
+
+def write_terms() -> str:
+    """Every term that the pages explain."""
+    rows = "\n".join(f"| {term} | {meaning} |" for term, meaning in sorted(GLOSSARY.items()))
+    return f"| term | meaning |\n|---|---|\n{rows}"
 
 
 def write_checks() -> str:
@@ -128,7 +135,7 @@ class _Generated(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Each is a directive of Sphinx."""
     written = (write_commands, write_form, write_keys, write_profiles, write_variables)
-    for write in (*written, write_checks):
+    for write in (*written, write_terms, write_checks):
         name = write.__name__.removeprefix("write_")
         app.add_directive(name, type(name, (_Generated,), {"write": staticmethod(write)}))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,7 +18,7 @@ from flows.cli.printing import print_json, print_line
 
 _FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
-_FORMAT = "Write csv, json, parquet or latex; repeat for more (default csv)."
+_FORMAT = "Write csv, json, parquet, latex or markdown; repeat for more (default csv)."
 _README = "Write what is faster between the markers of this Markdown file, too."
 
 
@@ -34,7 +34,8 @@ def export(
 
     ratios has a row per pair, measurements one per contender, events one per confirmed change.
     latex writes tables and figures of throughput, latency, memory and energy, the scaling by batch,
-    and the sizes of the models. export.json names the files with their hashes.
+    and the sizes of the models. markdown writes a table of the newest ratios. export.json names the
+    files with their hashes.
     """
     # Altair takes a second
     from dashboards.export import replace_block, split_at_markers, write_tables

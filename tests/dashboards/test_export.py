@@ -23,6 +23,27 @@ from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, e
 from dashboards.export import BEGIN, END, replace_block, write_csv, write_tables
 
 LAST = name_night(NIGHTS - 1)
+_SIDE = {"framework": "jax", "version": "1", "arm": "jax-jit"}
+HOSTILE = pd.DataFrame(
+    [
+        {
+            "workload": "mlp",
+            "case_name": "tiny_infer",
+            "use_case": "infer",
+            "batch": 8,
+            "precision": "fp32_ieee",
+            "track": "default",
+            "device_model": "<b>|",
+            "kind": "k",
+            **{f"{side}_{name}": value for side in "ab" for name, value in _SIDE.items()},
+            "speedup": 2.0,
+            "low": 1.0,
+            "high": 3.0,
+            "verdict": "v",
+            "started_at": "2026-01-01",
+        }
+    ]
+)
 
 
 def test_only_what_counts_is_exported_and_each_row_names_its_document(nights: State) -> None:
@@ -57,7 +78,7 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     assert LAST in unknown.stderr and "choose one of them with --campaign" in unknown.stderr
     readme = tmp_path / "README.md"
     readme.write_text(f"# Mine\n{BEGIN}\nold\n{END}\nend\n")
-    formats = [f"--format={each}" for each in ("csv", "json", "parquet", "latex")]
+    formats = [f"--format={each}" for each in ("csv", "json", "parquet", "latex", "markdown")]
     command = ["export", "--folder", str(tmp_path / "out"), "--state", str(nights.root)]
     done = run_here(*command, *formats, "--campaign", LAST, "--readme", str(readme))
     assert done.returncode == 0, done.stderr
@@ -81,6 +102,10 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     assert listed["figure-throughput.pdf"] > listed["figure-scaling.pdf"] > 0
     latex = (tmp_path / "out" / "throughput.tex").read_text()
     assert "ResNet-50, inference, batch 4, fp32" in latex and r"\toprule" in latex
+    summary = (tmp_path / "out" / "summary.md").read_text().splitlines()
+    assert summary[0].startswith("| Case | Device | A | B | Speedup of A over B (95 %) |")
+    assert len(summary) - 2 == listed["summary.md"] <= len(of_csv)
+    assert any(row.startswith("| ResNet-50, inference, batch 4, fp32 | ") for row in summary)
     text = readme.read_text()
     assert "- MLP, inference, fp32" in text and "old" not in text
     assert text.startswith("# Mine\n") and text.endswith("\nend\n")
@@ -94,6 +119,8 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
 def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> None:
     frame = pd.DataFrame({"name": ["=cmd()", "-1 is text"], "low": [-0.5, math.nan]})
     assert write_csv(frame).decode().splitlines() == ["name,low", "'=cmd(),-0.5", "'-1 is text,"]
+    (written, _) = write_tables(tmp_path / "md", {"ratios": HOSTILE}, ["markdown"], {})
+    assert "\\<b\\>" in written.read_text() and "<b>" not in written.read_text()
     readme = tmp_path / "R.md"
     readme.write_text(f"{BEGIN}{END}")
     replace_block(readme, ["<img src=x> [a](b)"])
