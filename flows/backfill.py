@@ -35,7 +35,7 @@ from tasks.form import Minutes, NumVersions, ProfileName, PublishedVersion, Site
 @flow(name="backfill", flow_run_name="backfill-{framework}", validate_parameters=True)
 def backfill(
     framework: ComparedFramework,
-    versions: NumVersions = 3,
+    versions: NumVersions = 8,
     below: PublishedVersion | None = None,
     profile: ProfileName = "history",
     site: SiteName = "local",

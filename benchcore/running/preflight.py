@@ -31,7 +31,8 @@ _REMEDIES = {
     "gpu": "run on a machine with an NVIDIA GPU and its driver, or choose a CPU profile",
     "slurm": "put sbatch and sinfo on PATH and start the controller, or use the site local",
     "database": "make the state folder writable, or correct DEADHEAT_DATABASE_URL",
-    "prefect_api": "start the server (`deadheat up`), or unset PREFECT_API_URL",
+    "prefect_api": "set PREFECT_API_URL to a server that the compute nodes reach (`prefect server "
+    "start`); on site local, unset it",
     "wandb": "run `wandb login` or set WANDB_API_KEY; until then runs are stored offline",
     "disk": "free some space, or choose a state folder on another disk with --state",
 }
@@ -83,7 +84,7 @@ def verify_machine(
         probe_gpus(),
         probe_slurm(),
         _probe_database(check_database),
-        probe_prefect_api(os.environ.get("PREFECT_API_URL")),
+        probe_prefect_api(os.environ.get("PREFECT_API_URL"), required=needs.prefect_api),
         _probe_wandb(),
         _probe_disk(state_root),
     ]
@@ -121,10 +122,13 @@ def probe_slurm() -> Observation:
     return Observation("slurm", True, f"{version}; partition {partitions}")
 
 
-def probe_prefect_api(url: str | None) -> Observation:
-    """Whether the configured Prefect server answers; without one, flows run in-process."""
+def probe_prefect_api(url: str | None, *, required: bool = False) -> Observation:
+    """Whether the configured Prefect server answers. Without one, each command starts its own,
+    unless a site requires one that its nodes reach."""
     if not url:
-        return Observation("prefect_api", True, "PREFECT_API_URL is unset: flows run in-process")
+        unset = "PREFECT_API_URL is unset"
+        own = unset if required else f"{unset}: each command starts a temporary server"
+        return Observation("prefect_api", not required, own)
     if not url.startswith(("http://", "https://")):
         return Observation("prefect_api", False, f"PREFECT_API_URL is not an http address: {url!r}")
     shown = _without_credentials(url)

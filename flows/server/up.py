@@ -287,10 +287,24 @@ def _check_same(wanted: Up, state: State) -> None:
     if recorded in (None, wanted):
         return
     if any(map(services.find, _list_services(recorded, state).values())):
+        asked, running = _list_options(wanted), _list_options(recorded)
+        differ = [name for name in asked if asked[name] != running[name]]
         raise UserError(
-            f"wanted {wanted}, but {recorded} runs in {str(state.root)!r}; run `deadheat down` "
-            "first, or choose another state folder with --state"
+            f"wanted {', '.join(asked[name] for name in differ)}, but services with "
+            f"{', '.join(running[name] for name in differ)} run in {str(state.root)!r}; run "
+            "`deadheat down` first, or choose another state folder with --state"
         )
+
+
+def _list_options(up: Up) -> dict[str, str]:
+    """By name: what people write for these services. Without a port of PostgreSQL it is SQLite."""
+    database = up.database_port
+    return {
+        "port": f"--port {up.port}",
+        "dashboard_port": f"--dashboard-port {up.dashboard_port}",
+        "slurm_local": "--slurm-local" if up.slurm_local else "no --slurm-local",
+        "database": f"--database-port {database}" if database else "--database sqlite",
+    }
 
 
 def _run(service: Service, ready: Callable[[], bool]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
+import typer
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import validate
 from prefect.utilities.schema_tools.validation import ValidationError as SchemaError
@@ -18,6 +20,8 @@ from benchcore.planning.catalog import count_devices
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.running.sites import list_sites
 from benchcore.running.slurm.allocation import Allocation
+from flows.backfill import backfill
+from flows.cli.backfill import backfill as backfill_command
 from flows.compare import compare
 from flows.sweep import sweep
 from tasks.form import Comparison, Side, Sweep, add_versions
@@ -217,3 +221,12 @@ def test_devices_reach_the_plan_the_slurm_job_and_the_page() -> None:
         words = name_case_in_words({**named, "batch": 32, "precision": "fp32_ieee"})
         assert words.endswith("fp32" if devices == "1" else f"on {devices} devices")
         assert Allocation(partition="h100", gpus=1).with_devices(int(devices)).gpus == int(devices)
+
+
+def test_a_backfill_measures_as_many_versions_from_the_form_as_from_the_command() -> None:
+    versions = parameter_schema(backfill).model_dump()["properties"]["versions"]
+    command = inspect.signature(backfill_command).parameters["versions"]
+    option = typer.main.get_params_from_function(backfill_command)["versions"].default
+    assert versions["default"] == command.default == 8
+    assert (versions["minimum"], versions["maximum"]) == (2, 30)
+    assert (option.min, option.max) == (2, 30)

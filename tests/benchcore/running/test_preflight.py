@@ -263,6 +263,19 @@ def test_an_unhealthy_prefect_server_is_not_usable(api: str) -> None:
     assert "Service Unavailable" in seen.detail
 
 
-def test_a_missing_prefect_server_is_no_failure() -> None:
-    assert probe_prefect_api(None).usable
-    assert probe_prefect_api("").usable
+@pytest.mark.parametrize("url", [None, ""])
+def test_a_missing_prefect_server_is_a_failure_only_where_it_is_required(url: str | None) -> None:
+    assert probe_prefect_api(url).usable
+    assert not probe_prefect_api(url, required=True).usable
+
+
+@pytest.mark.usefixtures("no_search")
+def test_a_slurm_site_without_a_prefect_server_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+    finding = _verify(Needs(prefect_api=True), tmp_path)["prefect_api"]
+
+    assert (finding.status, finding.detail) == ("missing", "PREFECT_API_URL is unset")
+    assert "set PREFECT_API_URL" in finding.remedy

@@ -171,6 +171,8 @@ def test_up_again_starts_nothing_twice_and_a_taken_port_is_reported(
     assert nothing.returncode == 2 and "but none was started" in nothing.stderr
     other_port = machine.call("up", "--port", "1026")
     assert other_port.returncode == 2 and "`deadheat down` first" in other_port.stderr
+    running = f"services with --port {machine.ports[0]}, "
+    assert "wanted --port 1026, " in other_port.stderr and running in other_port.stderr
 
 
 def test_a_worker_that_is_killed_comes_back(machine: Machine) -> None:
