@@ -22,7 +22,7 @@ def list_rates(found: Mapping[str, Any]) -> list[dict[str, str]]:
             "of": _MEANING.get(row["rate"], "runs with that much more work on one side"),
             "count": f"{row['hits']} of {row['total']}",
             "share": _format_share(row),
-            "note": _note(row, found["fewest_trials"]),
+            "note": _note(row, found["fewest_runs"]),
         }
         for row in found["rates"]
     ]
@@ -68,13 +68,13 @@ def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
             "outcome": row["outcome"],
             "culprit": row["culprit"] or "",
         }
-        for row in reversed(found["trials"])
+        for row in reversed(found["runs"])
     ]
 
 
 def summarise_error_rates(found: Mapping[str, Any]) -> str:
     """One sentence: how many calibration runs were judged, and how many are unfinished."""
-    text = f"{format_count(len(found['trials']), 'calibration run')} judged"
+    text = f"{format_count(len(found['runs']), 'calibration run')} judged"
     if found["unfinished"]:
         text += f", {found['unfinished']} unfinished"
     if found["lost"]:

@@ -17,10 +17,10 @@ def describe_workarounds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, st
     return [
         {
             "case": _describe_case(row),
-            "needs": row["needs"],
+            "still needed": row["still_needed"],
             "workaround": _describe_workaround(row),
-            "price": _describe_price(row),
-            "evidence": f"{row['hlo']}: {row['hlo_command']}"
+            "cost": _describe_cost(row),
+            "to report upstream": f"{row['hlo']}: {row['hlo_command']}"
             if row["hlo"]
             else "no HLO was stored",
         }
@@ -37,13 +37,13 @@ def _describe_workaround(row: Mapping[str, Any]) -> str:
     return (row["workaround"] or "nothing") + _HIGHEST.get(row["highest"], otherwise)
 
 
-def _describe_price(row: Mapping[str, Any]) -> str:
-    price = row["price"]
-    if price:
-        logs = [math.log(price[key]) for key in ("factor", "low", "high")]
-        return f"{format_speedup(*logs)} the time of {price['case']} ({price['version']})"
-    if row["price_command"]:
-        return f"not measured; run {row['price_command']}"
+def _describe_cost(row: Mapping[str, Any]) -> str:
+    cost = row["cost"]
+    if cost:
+        logs = [math.log(cost[key]) for key in ("factor", "low", "high")]
+        return f"{format_speedup(*logs)} the time of {cost['case']} ({cost['version']})"
+    if row["cost_command"]:
+        return f"not measured; run {row['cost_command']}"
     if row["workaround"] and "plain retry" not in row["workaround"]:
         return "not measured: this contender ran nothing without a workaround"
     return "none: no flag is set"

@@ -237,7 +237,7 @@ def _in_words(rows: Sequence[dict[str, str]], words: Mapping[str, str]) -> list[
 
 def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> Block:
     title, id = "How often are these alerts wrong?", "error-rates"
-    if not (found["trials"] or found["unfinished"]):
+    if not (found["runs"] or found["unfinished"]):
         nothing = blocks.text(
             "Not known yet: no calibration run was judged. Nights with calibration runs "
             "measure pairs whose truth is known."
@@ -256,7 +256,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
         column("nights", "Nights", align="number"),
         column("starts", "Starts", align="number"),
     )
-    trials = [
+    runs = [
         column(key, key.capitalize())
         for key in ("series", "truth", "measured", "starts", "outcome", "culprit")
     ]
@@ -285,7 +285,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
                 blocks.table(
                     "calibration-runs",
                     "Newest runs first.",
-                    trials,
+                    runs,
                     _in_words(error_rates.list_calibration_runs(found)[:_MOST_RUNS], words),
                 )
             ],

@@ -290,10 +290,10 @@ def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Bloc
 def _workaround_table(rows: Sequence[Mapping[str, Any]]) -> Block | None:
     columns = (
         column("case", "Case"),
-        column("needs", "Still needed?"),
+        column("still needed", "Still needed?"),
         column("workaround", "Workaround"),
-        column("price", "Cost for other cases"),
-        column("evidence", "To report upstream"),
+        column("cost", "Cost for other cases"),
+        column("to report upstream", "To report upstream"),
     )
     caption = "Crashes that needed a workaround. Every duel first runs without it."
     described = workarounds.describe_workarounds(rows)

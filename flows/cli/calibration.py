@@ -49,7 +49,7 @@ def calibration(
         print_json(found)
         return
     print_line(summarise_error_rates(found))
-    if found["trials"]:
+    if found["runs"]:
         print_rows(
             list_calibration_runs(found),
             ("series", "truth", "measured", "starts", "outcome", "culprit"),

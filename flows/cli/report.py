@@ -135,7 +135,7 @@ def _print_report(found: dict[str, Any], campaign: str) -> None:
         print_rows(found["device_ratios"], columns, title="For the device model, from its nodes")
     print_failures(found["failures"])
     if found["workarounds"]:
-        columns = ("case", "needs", "workaround", "price", "evidence")
+        columns = ("case", "still needed", "workaround", "cost", "to report upstream")
         rows = describe_workarounds(found["workarounds"])
         print_rows(rows, columns, title="Workarounds: still needed?")
     print_costs(found["contenders"])

@@ -61,7 +61,7 @@ def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
         assert all("disturbed" in each for each in found["lost"])
         pytest.skip("others used this machine throughout a start")
     assert found["unfinished"] == 0
-    quiet, slowed = found["trials"]
+    quiet, slowed = found["runs"]
     assert (quiet["percent"], quiet["starts"]) == (0, 3)
     assert (slowed["percent"], slowed["starts"]) == (5, 5)
     rates = {row["rate"]: row for row in found["rates"]}

@@ -45,11 +45,11 @@ def measure_calibration(engine: Engine) -> dict[str, Any]:
     outcomes = [judge_run(each) for each in runs]
     return {
         "rates": [_describe_rate(name, rate) for name, rate in compute_rates(outcomes).items()],
-        "trials": [_describe(each) for each in outcomes],
+        "runs": [_describe(each) for each in outcomes],
         "unfinished": unfinished,
         "lost": lost,
         "smallest": [*_list_smallest(engine)],
-        "fewest_trials": FEWEST_RUNS,
+        "fewest_runs": FEWEST_RUNS,
         "fewest_freedom": FEWEST_FREEDOM,
     }
 
@@ -64,7 +64,7 @@ def _describe(outcome: CalibrationOutcome) -> dict[str, Any]:
     names: dict[str, str] = dict(zip(("a", "b"), run.names, strict=True))
     effect = outcome.effect
     return {
-        "trial": run.number,
+        "number": run.number,
         "series": run.title,
         "device": run.device,
         "slowed": names.get(run.slowed or ""),

@@ -28,9 +28,9 @@ Row = Mapping[str, Any]
 def list_workarounds(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """One row per case and arm of the campaign that ever needed a crash ladder on this device.
 
-    `needs` has the versions that need the workaround, and those that no longer do, each by its
-    newest run. `price` is the cost of the newest workaround flag where it isn't needed, as a factor
-    of time with its interval (None = not measured, or no flag); `price_command` measures it.
+    `still_needed` has the versions that need the workaround, and those that no longer do, each by
+    its newest run. `cost` is the cost of the newest workaround flag where it isn't needed, as a
+    factor of time with its interval (None = not measured, or no flag); `cost_command` measures it.
     `highest` and `hlo` are those of the newest ladder.
     """
     if not _any_ladder(engine, campaign):
@@ -98,21 +98,21 @@ def _describe(
         "case": case_of(last),
         "arm": last["arm"],
         "workaround": workaround.describe() if workaround else None,
-        "needs": describe_workaround_status(
+        "still_needed": describe_workaround_status(
             VersionOutcome(
                 version=each["version"], status=each["status"], used_ladder=bool(each["ladder"])
             )
             for each in of_series
         ),
         "highest": None if ladder["highest"] is None else ladder["highest"]["status"],
-        "price": _find_price(engine, last, flag) if flag else None,
-        "price_command": _write_command(last, runs, campaign, version, flag) if flag else None,
+        "cost": _find_cost(engine, last, flag) if flag else None,
+        "cost_command": _write_command(last, runs, campaign, version, flag) if flag else None,
         "hlo": folder,
         "hlo_command": hlo["command"] if hlo else None,
     }
 
 
-def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
+def _find_cost(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
     """From the newest ratio that counts of an arm with and without the flag, on this device."""
     arms = (life["arm"], f"{life['arm']}-workaround-{flag}")
     query = (
@@ -137,9 +137,9 @@ def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
     if ratio.a_arm != life["arm"]:
         logs = [*swap_sides(*logs)]
     factor, low, high = (round(math.exp(each), 4) for each in logs)
-    price = {"factor": factor, "low": low, "high": high, "verdict": ratio.verdict}
+    cost = {"factor": factor, "low": low, "high": high, "verdict": ratio.verdict}
     named = {name: getattr(duel, name) for name in ("workload", "case_name", "track")}
-    return {**price, "case": case_of(named), "version": ratio.a_version}
+    return {**cost, "case": case_of(named), "version": ratio.a_version}
 
 
 def _write_command(

@@ -22,6 +22,7 @@ from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.campaign import list_contenders, list_ratios
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+from benchcore.verdict.confirmation.error_rates import FEWEST_RUNS
 
 RNG = np.random.default_rng(8)
 
@@ -74,13 +75,14 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
         "right culprit": (1, 1),
     }
     found = measure_calibration(engine)
-    assert [row["outcome"] for row in found["trials"]] == [
+    assert [row["outcome"] for row in found["runs"]] == [
         "no alarm, correctly",
         "found",
         "false alarm",
         "missed",
     ]
-    row = found["trials"][1]
+    row = found["runs"][1]
+    assert (row["number"], found["fewest_runs"]) == (1, FEWEST_RUNS)
     assert (row["slowed"], row["percent"], row["culprit"]) == ("jax", 5, "jax")
     assert row["measured"] == pytest.approx(math.expm1(0.05), abs=0.005)
     assert (found["unfinished"], found["lost"]) == (0, [])
@@ -110,7 +112,7 @@ def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
     )
     store_history(engine, state, _write_run(1, {}, "a_new", starts=range(2)))
     found = measure_calibration(engine)
-    assert [row["starts"] for row in found["trials"]] == [4]
+    assert [row["starts"] for row in found["runs"]] == [4]
     assert found["unfinished"] == 1
 
 
@@ -130,7 +132,7 @@ def test_calibration_runs_that_do_not_count_are_left_out_and_listed(
         block["telemetry"] |= telemetry
     store_history(engine, state, [*documents, *coarse, lacking], wrong=[1])
     found = measure_calibration(engine)
-    assert [row["starts"] for row in found["trials"]] == [3]
+    assert [row["starts"] for row in found["runs"]] == [3]
     assert found["unfinished"] == 1  # one start of the second is lost, and nothing came after it
     first, disturbed, second, third = found["lost"]
     assert first == f"duel run {1:016x}: wrong"

@@ -58,12 +58,12 @@ def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
     rows = _list(engine, state, "night-2")
     assert len(rows) == 1
     row = rows[0]
-    assert row["needs"] == "needed with 0.8.2, no longer with 0.9.0"
+    assert row["still_needed"] == "needed with 0.8.2, no longer with 0.9.0"
     assert (row["case"], row["workaround"]) == ("mlp tiny", WORKAROUNDS[2].describe())
     assert row["hlo"] == "campaigns/night-1/duels/0000000000000001/hlo/jax-0.8"
     (words,) = describe_workarounds([row])
     assert words["workaround"].endswith("; runs with precision highest, which is a different case")
-    assert words["evidence"] == f"{row['hlo']}: run_hlo_module m.txt"
+    assert words["to report upstream"] == f"{row['hlo']}: run_hlo_module m.txt"
 
 
 def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
@@ -82,23 +82,23 @@ def test_the_price_is_measured_on_a_healthy_case_of_the_same_campaign(
     _spool(state, 3, OLD_JAX, campaign="night-1", workload="resnet50", case="infer_b8")
     _spool(state, 4, JAX, campaign="night-1", workload="resnet50")
     (row,) = _list(engine, state, "night-1")
-    assert row["price"] is None
-    assert row["price_command"] == (
+    assert row["cost"] is None
+    assert row["cost_command"] == (
         "deadheat compare resnet50 --case infer_b8 --a jax==0.8.2 --b jax==0.8.2 "
         "--b-set workaround=no-triton-gemm --device cpu"
     )
     (words,) = describe_workarounds([row])
-    assert words["price"] == f"not measured; run {row['price_command']}"
+    assert words["cost"] == f"not measured; run {row['cost_command']}"
 
 
 def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: State) -> None:
     _spool(state, 1, _AVOIDED)
     (row,) = _list(engine, state, "night-1")
-    assert (row["price"], row["price_command"]) == (None, None)
+    assert (row["cost"], row["cost_command"]) == (None, None)
     _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")  # lacks the setting
     _spool(state, 3, OLD_JAX, campaign="night-1", workload="gone-by-now")
     (row,) = _list(engine, state, "night-1")
-    assert row["price_command"] is None
+    assert row["cost_command"] is None
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -116,9 +116,9 @@ def test_the_price_is_the_time_with_the_flag_over_the_time_without(
     judge_campaign(engine, "compare-1")
     (row,) = list_workarounds(engine, "night-1")
     if counts:
-        assert row["price"]["factor"] == pytest.approx(1.5, rel=0.01)
-        assert row["price"]["low"] <= row["price"]["factor"] <= row["price"]["high"]
+        assert row["cost"]["factor"] == pytest.approx(1.5, rel=0.01)
+        assert row["cost"]["low"] <= row["cost"]["factor"] <= row["cost"]["high"]
         (words,) = describe_workarounds([row])
-        assert words["price"].endswith("the time of resnet50 tiny (0.8.2)")
+        assert words["cost"].endswith("the time of resnet50 tiny (0.8.2)")
     else:
-        assert row["price"] is None
+        assert row["cost"] is None
