@@ -24,7 +24,7 @@ from dashboards.templating import render_template
 
 _OF_SHAPES = (
     ("new shape", "new_shape_s", format_seconds),
-    ("after them", "after_new_shapes", format_factor),
+    ("step after new shapes", "after_new_shapes", format_factor),
 )
 """The longest first step at a new shape, and a step afterwards in steps of before."""
 _AXES = {"batch": "Batch", "devices": "Devices", "size": "Size", "models": "Models"}
@@ -95,7 +95,7 @@ _PAIRS = {
     " efficiency": "Efficiency",
     " compile": "Compilation",
     " new shape": "First step of a new shape",
-    " after them": "Step after new shapes",
+    " step after new shapes": "Step after new shapes",
 }
 
 

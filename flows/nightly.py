@@ -40,7 +40,8 @@ def nightly(  # noqa: PLR0913 - a form's fields
         campaign: Name of the campaign; empty for tonight's.
         python: Python version of every environment, such as 3.12; empty for the newest that each
             framework supports.
-        hours: Leave out what does not fit into this many hours of a device; empty for all.
+        hours: Measure only what fits into this many hours on one device, the most valuable duels
+            first; empty for all.
         wait_minutes: Wait at most this long for a quiet machine (site local).
         timezone: Time zone whose date names the night: that of its schedule.
     """

@@ -12,7 +12,13 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as RunState
 
 from benchcore.experiments.compare import conclude_comparison, draft_comparison
-from benchcore.experiments.sweep import SweepRequest, conclude_sweep, draft_sweep, is_measured
+from benchcore.experiments.sweep import (
+    SweepRequest,
+    Varied,
+    conclude_sweep,
+    draft_sweep,
+    is_measured,
+)
 from benchcore.planning.matrix import Plan
 from benchcore.planning.requests import Placement
 from benchcore.running.plans import is_planned, load_campaign, save_campaign
@@ -80,6 +86,14 @@ def publish_answer(campaign: str, outcome: Mapping[str, Any], state: State) -> s
     return title
 
 
+_PER: Mapping[Varied, str] = {
+    "batch": "batch",
+    "devices": "number of devices",
+    "size": "size",
+    "models": "number of models",
+}
+
+
 def publish_curve(
     campaign: str, sweep: SweepRequest, outcome: Mapping[str, Any], state: State
 ) -> tuple[str, bool]:
@@ -100,7 +114,7 @@ def publish_curve(
         description=f"{title}: samples per second",
     )
     shown = "; ".join(f"{each[sweep.varied]}: {each['speedup'] or each['note']}" for each in points)
-    words = f"{title}; a as fast as b by {sweep.varied}: {shown}"
+    words = f"{title}; speedup of a over b per {_PER[sweep.varied]}: {shown}"
     return words + (f".{crossing}" if crossing else ""), is_measured(found)
 
 

@@ -37,6 +37,7 @@ from benchcore.state import State
 _MARKER = "environment.json"
 _INSTALL_TIMEOUT_S = 3600
 _VERIFY_TIMEOUT_S = 600
+_CHOOSE = "run `deadheat verify`, or choose another Python or version"
 Device = Literal["cpu", "cuda", ""]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,99}")
 _DESCRIBE = """
@@ -75,7 +76,8 @@ def provision(
     except OSError as error:
         raise EnvironmentBuildError(
             f"wanted the environment of {release.framework} {release.version} in "
-            f"{str(state.environments)!r}, got {error.strerror or error}; fix that and rerun"
+            f"{str(state.environments)!r}, got {error.strerror or error}; free space, or set "
+            "the folder's permissions, and rerun"
         ) from error
 
 
@@ -185,7 +187,8 @@ def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], N
     made = run_uv(["venv", "--python", str(release.python), "--no-project", str(venv)])
     if made.failure is not None:
         raise EnvironmentBuildError(
-            f"wanted a virtual environment of {str(release.python)!r}; uv reported: {made.message}"
+            f"wanted a virtual environment of {str(release.python)!r}; uv reported: "
+            f"{made.message}; {_CHOOSE}"
         )
     python = venv / "bin" / "python"
     arguments = ["pip", "sync", str(requirements), "--python", str(python), "--require-hashes"]
@@ -199,7 +202,7 @@ def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], N
         )
     if synced.failure is not None:
         raise EnvironmentBuildError(
-            f"wanted to install {_name(release)}; uv reported: {synced.message}"
+            f"wanted to install {_name(release)}; uv reported: {synced.message}; {_CHOOSE}"
         )
     if "Failed to hardlink" in synced.message:
         report("uv's cache is on another file system, so packages were copied; set UV_CACHE_DIR")

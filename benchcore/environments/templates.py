@@ -56,7 +56,9 @@ def load_template(framework: Framework, folder: Traversable) -> Template:
     try:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"wanted an environment template, got {str(path)!r}: {error}") from error
+        raise UserError(
+            f"wanted an environment template, got {str(path)!r}: {error}; correct the file"
+        ) from error
     kinds = {
         **dict.fromkeys(("packages", "imports", "cuda_extras", "cuda_backends"), list),
         **dict.fromkeys(("cpu_index", "cuda_plugin"), bool),

@@ -20,6 +20,7 @@ _MOST_NIGHTS = 1_000_000
 _LEAST_APART = 0.5
 """Days between two nights, which may begin shortly before or after midnight; runs nearer than this
 to the first one of a night belong to it."""
+_CORRECT = "correct the file, as `deadheat judge --help` shows"
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
@@ -72,12 +73,14 @@ def read_allocations(path: Path) -> Allocations:
     try:
         document = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"wanted JSON, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
+        raise UserError(
+            f"wanted JSON, got {show(path)}: {str(error)[:MOST_SHOWN]}; {_CORRECT}"
+        ) from None
     listed = document.get("allocations") if isinstance(document, dict) else None
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         raise UserError(
             f'wanted {{"allocations": [{{"pairs": [[seconds_a, seconds_b], ...]}}, ...]}}, got '
-            f"{show(path)} without such a list"
+            f"{show(path)} without such a list; {_CORRECT}"
         )
     linear = document.get("scale") == "linear"
     values = [
@@ -139,7 +142,10 @@ def _read_rows(path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(_read_text(path).rstrip().splitlines(), strict=True))
     except csv.Error as error:
-        raise UserError(f"wanted CSV, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
+        raise UserError(
+            f"wanted CSV, got {show(path)}: {str(error)[:MOST_SHOWN]}; correct the quotes in that "
+            "line"
+        ) from None
 
 
 def _read_value(text: str, number: int, path: Path) -> float:
@@ -205,13 +211,16 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)[:MOST_SHOWN]
-        raise UserError(f"wanted text in UTF-8, got {show(path)}: {reason}") from None
+        raise UserError(
+            f"wanted text in UTF-8, got {show(path)}: {reason}; save it as UTF-8, or set its "
+            "permissions"
+        ) from None
 
 
 def _read_pairs(pairs: Any, linear: bool, where: str) -> np.ndarray:
     """One row per pair: the values of a and b."""
     if not isinstance(pairs, list):
-        raise UserError(f"wanted a list as the pairs {where}, got {_shorten(pairs)}")
+        raise UserError(f"wanted a list as the pairs {where}, got {_shorten(pairs)}; {_CORRECT}")
     for number, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_finite, pair)):
             raise UserError(

@@ -52,7 +52,10 @@ def draft_proofs(
     sha256 = None
     if request.checkpoint is not None:
         if len(workloads) > 1:
-            raise UserError("wanted one workload, whose weights --checkpoint has, got --all")
+            raise UserError(
+                "wanted one workload, whose weights --checkpoint has, got --all; name one workload "
+                "instead of --all"
+            )
         sha256 = take_checkpoint(request.checkpoint, workloads[0], [], state)
     pairs = _pair_up(workloads, precisions)
     sides = _provide(request, state, report)
@@ -155,7 +158,10 @@ def _provide(
     found: dict[str, ProofSide] = {}
     for release in releases:
         if release.framework == "stdlib":
-            raise UserError("wanted versions of jax or torch, got 'stdlib', which computes nothing")
+            raise UserError(
+                "wanted versions of jax or torch, got 'stdlib', which computes nothing; choose "
+                "versions with --version jax ... or torch ..."
+            )
         report(f"environment of {describe_release(release)}")
         record = provision(
             release,

@@ -30,7 +30,8 @@ from benchcore.verdict.duel.physics import SENTINELS
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """One case and the arms that it compares. `expected_s` is only for the progress display."""
+    """One case and the arms that it compares. `expected_s` is the first estimate of a duel's time:
+    for progress, shards and `--hours`."""
 
     workload: str
     case: str

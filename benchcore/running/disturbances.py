@@ -45,7 +45,10 @@ def wait_for_quiet(
         busy += f" (load {os.getloadavg()[0]:.1f})"
         if waited >= limit_s:
             after = f" after {waited:.0f} s" if waited else ""
-            report(f"{busy}{after}; disturbed blocks will not count: wait with `--wait SECONDS`")
+            report(
+                f"{busy}{after}; disturbed blocks will not count; stop the other programs, or "
+                "rerun later (`deadheat nightly` and `run` can wait: `--wait SECONDS`)"
+            )
             return False
         report(f"{busy}; waiting for at most {limit_s - waited:.0f} s more")
         step = min(_PAUSE_S, limit_s - waited)

@@ -105,8 +105,8 @@ def check_site(name: str, pool: str | None = None) -> None:
     if site.kind == "slurm" and not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             f"wanted a Prefect server, as the shards of site {name!r} go to its work pool, "
-            "got no PREFECT_API_URL; start one (`prefect server start`) and name it, or choose "
-            "--site local"
+            "got no PREFECT_API_URL; start one (`prefect server start`) and set PREFECT_API_URL "
+            "to it, or choose --site local"
         )
 
 

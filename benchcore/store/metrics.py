@@ -86,7 +86,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="latency_min_ns", place="latency_ns", unit="ns", heading="Latency, min"),
     Metric(key="latency_max_ns", place="latency_ns", unit="ns", heading="Latency, max"),
     Metric(key="host_boundness", place="", unit="factor",
-           heading="Against queue", on_page=True),
+           heading="Latency / queued step", on_page=True),
     Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
            heading="Memory planned", on_page=True, noun="planned memory",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),

@@ -40,7 +40,7 @@ def list_duels(campaign: Campaign) -> Iterator[tuple[str, Block]]:
 
 
 def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Block:
-    """The page of one duel."""
+    """The content of the page of one duel, as blocks."""
     run = duel["duel_run"]
     of_run = {name: rows.get(run, []) for name, rows in campaign.of_duels.items()}
     names = {row["name"]: _label(row) for row in of_run["contenders"]}
@@ -97,7 +97,10 @@ def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
         column("reason", "Reason"),
         column("effect", "Effect"),
     )
-    caption = "A failed check makes its pair void: it does not count. A warning does not."
+    caption = (
+        "A failed check makes its pair void: it does not count. A warning is only reported; its "
+        "pair counts."
+    )
     shown = blocks.table("failed-checks", caption, columns, rows)
     return shown and blocks.section("Failed checks", [shown], id="failed-checks")
 

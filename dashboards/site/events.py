@@ -231,7 +231,7 @@ def _describe(change: Change) -> Block:
         links,
         blocks.facts(pairs),
         _candidates(finding.get("candidates", [])),
-        blocks.text("Measure it again, or close it:", tone="aside"),
+        blocks.text("Measure it again, then record a decision:", tone="aside"),
         blocks.code(list_commands(change)),
         _history(event),
     ]
@@ -240,7 +240,7 @@ def _describe(change: Change) -> Block:
 
 def list_commands(change: Change) -> str:
     """One command per line: compare old and new version of each side that changed, search the
-    version between them, and close the event."""
+    version between them, and record a decision."""
     key, event = change["key"], change["event"]["id"]
     versions = (change["versions"]["before"], change["versions"]["after"])
     lines: list[str] = []
@@ -260,7 +260,7 @@ def list_commands(change: Change) -> str:
             )
             lines += [target.again] * (key.metric == STEP_TIME)
             lines.append(f"{target.command} --event {event}")
-    lines.append(f"deadheat events acknowledge {event} --as investigating --by YOU")
+    lines.append(f"deadheat events acknowledge {event} --as STATE --by YOU")
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ GLOSSARY = {
     "speedup": "How many times as fast the first side is as the second, from paired blocks. In "
     "pairs of frameworks JAX is first.",
     "starts": "Fresh processes of all contenders of a duel. A start is one sample.",
-    "suspicion": "A change in a history that was not measured again yet.",
+    "suspicion": "A change that a history suggests. It must be confirmed by measuring again.",
     "track": "default: a user's default settings. tuned: the best settings of each side.",
     "verdict": "same: within the bound of equal speed. different: the interval excludes 1x. "
     "unknown: neither is shown, with the reason.",
@@ -113,7 +113,8 @@ CHECKS = (
     (
         "Undisturbed",
         "Did other processes use the machine?",
-        "Degraded blocks are left out; a duel with too few is measured again.",
+        "Degraded blocks are left out. If a pair has no undisturbed round, a rerun measures its "
+        "duel again.",
         ("Glossary: degraded", "glossary.html#degraded"),
     ),
     (

@@ -22,15 +22,12 @@ from flows.cli.printing import print_error, print_json, print_line, print_rows
 
 _MAX_OTHER_DIFFERENCES = 12
 _VERSION_PURPOSES = {
-    "ends": "do they differ at all?",
-    "search": "on which side of it?",
-    "verify": "the culprit, measured again",
-    "rest": "does it explain all of it?",
+    "ends": "both ends",
+    "search": "search",
+    "verify": "culprit again",
+    "rest": "remaining change",
 }
-_PACKAGE_PURPOSES = _VERSION_PURPOSES | {
-    "ends": "do packages matter?",
-    "search": "among these?",
-}
+_PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "all packages", "search": "search packages"}
 
 
 _GOOD = "Start from this older version, or lock file (before)."
@@ -101,7 +98,7 @@ def bisect(
 
 
 def print_bisection(found: Mapping[str, Any]) -> None:
-    """Each search's questions and answers, then the culprit, and where the record is."""
+    """Each search's rounds, then the culprit, and where the record is."""
     for each in found["dependencies"] if "versions" in found else [found]:
         _print_dependencies(each)
     if "versions" in found:
@@ -113,13 +110,13 @@ def _print_versions(found: Mapping[str, Any]) -> None:
     rows = [
         {
             **each,
-            "question": _VERSION_PURPOSES[each["purpose"]],
+            "purpose": _VERSION_PURPOSES[each["purpose"]],
             "new/old": each["ratio"],
             "95 %": None if each["low"] is None else f"{each['low']:.3g} to {each['high']:.3g}",
         }
         for each in found["rounds"]
     ]
-    columns = ("question", "old", "new", "verdict", "new/old", "95 %", "starts")
+    columns = ("purpose", "old", "new", "verdict", "new/old", "95 %", "starts")
     print_rows(rows, columns, title=f"Bisected over {len(found['versions'])} versions")
     for reason in dict.fromkeys(found["lost"]):
         print_line(f"a start does not count: {reason}")
@@ -136,13 +133,13 @@ def _print_dependencies(found: Mapping[str, Any]) -> None:
     rows = [
         {
             **each,
-            "question": _PACKAGE_PURPOSES[each["purpose"]],
+            "purpose": _PACKAGE_PURPOSES[each["purpose"]],
             **{side: _shorten(each[side]) for side in ("old", "new")},
             "new/old": each["ratio"],
         }
         for each in found["rounds"]
     ]
-    columns = ("question", "old", "new", "verdict", "new/old", "starts")
+    columns = ("purpose", "old", "new", "verdict", "new/old", "starts")
     print_rows(rows, columns, title="Packages moved from their old version to the new one")
     for each in found["refused"]:
         print_line(f"{each['move']} can't be moved: {each['reason']}")

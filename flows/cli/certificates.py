@@ -37,7 +37,10 @@ def certificates(
         print_json(rows)
         return
     if not rows:
-        print_line("no duel that counts compares two versions of a framework")
+        print_line(
+            "No certificates yet: no duel that counts compares two versions. Run "
+            "`deadheat nightly`, or `deadheat backfill jax`."
+        )
         return
     for title, of_one in _group(rows).items():
         print_rows(of_one, list(of_one[0]), title=title)

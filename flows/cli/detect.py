@@ -70,9 +70,9 @@ def _list_notes(found: Mapping[str, Any], *, alone: bool) -> list[str]:
     if "scale" in found:
         notes.append("values at or below zero: changes are differences, not ratios")
         if "drift" in found:
-            notes.append(f"drifts, by {found['drift']:.3g} in all")
+            notes.append(f"drift: {found['drift']:.3g} in total")
     elif not math.isclose(found.get("drift", 1.0), 1.0):
-        notes.append(f"drifts, {found['drift']:.3f} times in all")
+        notes.append(f"drift: {found['drift']:.3f}x in total")
     if "nights with several runs" in found:
         num = found["nights with several runs"]
         notes.append(f"{num} nights have several runs; each counts by their median")

@@ -155,8 +155,8 @@ app = typer.Typer(
 
 @app.callback()
 def _describe() -> None:
-    """Dead Heat watches the race between JAX and PyTorch: it measures both on the same work, proves
-    that both computed the same, and reports which one a version change made faster or slower.
+    """Benchmark JAX against PyTorch: the same work, interleaved on one device. Dead Heat proves
+    that both compute the same function, and reports which version changed the speed.
 
     `deadheat COMMAND --help` explains a command. Exit codes: 0 success, 1 something failed, is
     missing or could not be measured, 2 bad input. `--debug` shows an error's traceback.

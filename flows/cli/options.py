@@ -132,7 +132,7 @@ Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
 _WAIT = "Wait for a quiet machine, at most this long (site local)."
 Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
-_HOURS = "Leave out what does not fit into this many hours of a device, least valuable first."
+_HOURS = "Measure only what fits into this many hours on one device, the most valuable duels first."
 Hours = Annotated[float | None, option("--hours", "NUMBER", _HOURS, min=0.01, max=1000.0)]
 Looks = Annotated[list[int] | None, option("--looks", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."

@@ -49,7 +49,8 @@ def deploy(
 ) -> None:
     """Create or update the deployments of a Prefect server that is running.
 
-    Rerunning it changes nothing.
+    Safe to rerun. Updates what differs, and removes deployments and automations with the tag
+    `deadheat` that are no longer listed.
     """
     opened = open_state(state)
     use_server_of_up(opened)
@@ -71,9 +72,9 @@ def deploy(
             "No alert will report failed or missing nights: set DEADHEAT_WEBHOOK_URL, then deploy "
             "again"
         )
-    workers = [("Runs", "process", pool.name), *(("Shards", "slurm", each) for each in shard_pools)]
+    workers = [("runs", "process", pool.name), *(("shards", "slurm", each) for each in shard_pools)]
     lines += [
-        f"{what} wait for a worker: prefect worker start --type {kind} --pool {name}"
+        f"Worker for {what}: prefect worker start --type {kind} --pool {name}"
         for what, kind, name in workers
     ]
     for line in lines:

@@ -85,7 +85,7 @@ def make_cluster(postgres: Postgres, data: Path, password: Path) -> None:
     if done.returncode:
         raise UserError(
             f"wanted a PostgreSQL in {str(data)!r}, but {' '.join(done.stderr.split())[-400:]}; "
-            "fix that, or choose `--database sqlite`"
+            "free space, set the folder's permissions, or choose `--database sqlite`"
         )
     unfinished.rename(data)
 

@@ -106,7 +106,7 @@ def test_what_new_shapes_cost_is_shown_of_cases_that_meet_some() -> None:
     found = found_sweep()
     found["points"][0]["a"] |= {"new_shape_s": 0.25, "after_new_shapes": 3.0}
     first, second = list_points(found)
-    assert (first["a new shape"], first["a after them"]) == ("250 ms", "3.00x")
+    assert (first["a new shape"], first["a step after new shapes"]) == ("250 ms", "3.00x")
     assert second["b new shape"] == "not measured"
 
 

@@ -585,5 +585,5 @@ def test_a_state_folder_that_cannot_be_written_is_a_build_error(
     shutil.rmtree(state.environments)
     state.environments.write_text("in the way")
 
-    with pytest.raises(EnvironmentBuildError, match="fix that and rerun"):
+    with pytest.raises(EnvironmentBuildError, match="permissions, and rerun"):
         _provision_tiny(tiny, state, templates)

@@ -99,7 +99,7 @@ def test_the_text_output_shows_what_changed(tmp_path: Path) -> None:
     assert "no shift" in _detect(_write(tmp_path, "x.csv", _rows(VALUES[:30]))).stdout
     assert "unknown" in _detect(_write(tmp_path, "x.csv", ["value", "0.1"])).stdout
     drifting = _rows(VALUES[:30].repeat(3) * np.linspace(1, 1.5, 90))
-    assert "drifts" in _detect(_write(tmp_path, "x.csv", drifting)).stdout
+    assert "drift: " in _detect(_write(tmp_path, "x.csv", drifting)).stdout
 
 
 def test_values_around_zero_are_compared_on_a_linear_scale(tmp_path: Path) -> None:
