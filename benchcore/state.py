@@ -23,7 +23,7 @@ class State:
 
     @property
     def snapshots(self) -> Path:
-        """Read-only copies of the inside ring, one folder per hash."""
+        """Read-only copies of the measured layer, one folder per hash."""
         return self.root / "snapshots"
 
     @property

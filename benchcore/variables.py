@@ -43,8 +43,10 @@ WEBHOOK_URL = Variable(
 )
 NOTIFY = Variable(
     "DEADHEAT_NOTIFY",
-    "Addresses that get every alert as text with its chart, separated by spaces, as "
+    "Addresses that get every confirmed shift, judged or failed release, and void night, as text "
+    "(a shift with its chart), separated by spaces, as "
     "[apprise](https://github.com/caronc/apprise/wiki) writes them (Slack, mail, Teams, ...). "
+    "Failed and missing nights are posted only to `DEADHEAT_WEBHOOK_URL`. "
     "Unset: those of the Prefect secret block `deadheat-notify`.",
 )
 WANDB = Variable(

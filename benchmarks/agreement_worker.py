@@ -1,6 +1,6 @@
 """Times one program by several methods in one process, taking turns; runs in a framework's Python.
 
-    python -P agreement_worker.py JOB.json, with the inside ring and pyperf on PYTHONPATH
+    python -P agreement_worker.py JOB.json, with the measured layer and pyperf on PYTHONPATH
 
 `block` and `latency` are the contender's own, by the messages that the conductor sends: steps
 waited for together, and one by one. The peers time the same step: pyperf's worker, torch's Timer

@@ -16,7 +16,7 @@ from prefect.events import emit_event
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import send_waiting, set_picture, write_alert
+from benchcore.experiments.outbox import queue_alert, send_waiting, set_picture
 from benchcore.state import State
 from dashboards.pictures import draw_forest_png, draw_series_png
 
@@ -91,7 +91,7 @@ def alert(
     """Send an alert with a campaign's forest plot, and all that wait. One that is refused waits for
     the next alert; one whose picture can't be drawn is sent without."""
     state = State(Path(root))
-    write_alert(state, key, text, details)
+    queue_alert(state, key, text, details)
     try:
         picture = None if campaign is None else _save(state, key, draw_forest_png(state, campaign))
         if picture is not None:

@@ -1,6 +1,6 @@
 """Automatic plants: ways to be unfair that fit any workload, each wrapped around its `build`.
 
-Runs inside a contender, in a copy of the inside ring that `tasks.plants` makes.
+Runs inside a contender, in a copy of the measured layer that `tasks.plants` makes.
 """
 
 from __future__ import annotations

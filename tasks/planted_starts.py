@@ -1,7 +1,7 @@
 """Forks the contenders of unfair sides from processes that have imported their frameworks.
 
-Runs inside a conductor, in a copy of the inside ring that `tasks.plants` makes: there is one import
-per framework, not one per contender. What was imported holds no device and no program.
+Runs inside a conductor, in a copy of the measured layer that `tasks.plants` makes: there is one
+import per framework, not one per contender. What was imported holds no device and no program.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def _list_imports(
 
 
 def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequence[str]]) -> Path:
-    """A copy of the inside ring whose contenders know one more setting, share what they imported
+    """A copy of the measured layer whose contenders know one more setting, share what they imported
     and compiled with all of their framework (most of an automatic plant's program is the right
     one), and run few steps and latencies, as no guard reads how many."""
     snapshot = state.root / "planted"

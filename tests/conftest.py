@@ -57,7 +57,7 @@ def state(tmp_path: Path) -> State:
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
-    """A copy of the inside ring that a test may break or add workloads to."""
+    """A copy of the measured layer that a test may break or add workloads to."""
     folder = tmp_path / "snapshot"
     copy_inside_ring(folder)
     return folder

@@ -110,7 +110,7 @@ def on_one_cpu() -> Iterator[None]:
 
 
 def copy_inside_ring(folder: Path) -> None:
-    """A copy of the inside ring that a test may break or add to; a snapshot is read-only."""
+    """A copy of the measured layer that a test may break or add to; a snapshot is read-only."""
     for file in list_inside_files():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, folder / file)

@@ -15,12 +15,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
 BREACHES = {
     "arrows point down": ("benchcore/planning/matrix.py", "import flows.cli.main"),
-    "each room uses only the rooms below it": (
+    "each package imports only packages below it": (
         "benchcore/cell/conductor.py",
         "import benchcore.planning.matrix",
     ),
     "no flow imports a command": ("flows/publish.py", "import flows.cli.printing"),
-    "the inside ring is bare": ("benchcore/protocol.py", "import pandas"),
+    "the measured layer is bare": ("benchcore/protocol.py", "import pandas"),
     "JAX's files never import torch": ("benchcore/workloads/mlp/in_jax.py", "import torch"),
     "torch's files never import JAX": ("benchcore/cell/torch_runtime.py", "import jax"),
     "neither framework is imported anywhere else": ("benchcore/planning/matrix.py", "import torch"),

@@ -1,4 +1,4 @@
-"""Entry of the inside ring: `python -P -s -m benchcore.cell ROLE ...`."""
+"""Entry of the measured layer: `python -P -s -m benchcore.cell ROLE ...`."""
 
 from __future__ import annotations
 

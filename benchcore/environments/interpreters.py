@@ -19,7 +19,7 @@ from benchcore.environments.uv_command import run_uv
 from benchcore.errors import UserError
 
 OLDEST = (3, 11)
-"""The oldest Python that the inside ring supports."""
+"""The oldest Python that the measured layer supports."""
 _EXECUTABLE = re.compile(r"python3\.(\d+)")
 _CONDA_ROOTS = ("anaconda3", "miniconda3", "miniforge3", "mambaforge", "micromamba")
 """Folders in a home that the installers of conda and mamba suggest."""

@@ -131,10 +131,10 @@ def _prepare(
     titles = {row["id"]: row for row in list_suspicions(engine)}
     for each in choose_suspicions(engine, request.suspicions):
         try:
-            subject = read_suspicion(engine, each)
-            contenders = choose_contenders(subject, state)
+            suspicion = read_suspicion(engine, each)
+            contenders = choose_contenders(suspicion, state)
             draft_starts(
-                subject, contenders, request.context.profile, range(1), site=request.context.site
+                suspicion, contenders, request.context.profile, range(1), site=request.context.site
             )
         except UserError as error:
             if request.suspicions:
@@ -143,7 +143,7 @@ def _prepare(
             row |= {name: titles[each][name] for name in ("series", "metric")}
             left_open.append(row | {"reason": str(error)})
         else:
-            progress.append(_Progress(suspicion=subject, contenders=contenders))
+            progress.append(_Progress(suspicion=suspicion, contenders=contenders))
     return progress, left_open
 
 

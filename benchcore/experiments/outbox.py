@@ -95,7 +95,7 @@ def _notify(url: str, body: str, attached: str | None) -> bool:
     return bool(service.notify(body=body, title=_TITLE, body_format=text, attach=attached))
 
 
-def write_alert(state: State, key: str, text: str, details: Mapping[str, Any]) -> None:
+def queue_alert(state: State, key: str, text: str, details: Mapping[str, Any]) -> None:
     """Queue an alert for all addresses. A key that was used before is not queued again."""
     name = _name_file(key)
     if any((folder / name).exists() for folder in _folders(state)):
@@ -211,7 +211,7 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     found = [_join(cause, of_one, state) for cause, of_one in groups.items()]
     for each in sorted(found, key=lambda each: -each["size"]):
         details = {name: value for name, value in each.items() if name not in ("key", "text")}
-        write_alert(state, each["key"], each["text"], details)
+        queue_alert(state, each["key"], each["text"], details)
     for event in unsent:
         record_sent(engine, event)
     return found

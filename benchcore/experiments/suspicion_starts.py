@@ -47,19 +47,19 @@ class ConfirmContender:
     """The environment measured then; None = it is gone and must be rebuilt."""
 
 
-def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
+def choose_contenders(suspicion: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
     """Both sides in their old and new environments, and the first one again as control."""
     known = {record.key: record for record in list_environments(state)}
     cells: list[tuple[tuple[str, ...], ContenderRecord]] = []
     for before, after, old, new in (
-        ("a_old", "a_new", subject.a_old, subject.a_new),
-        ("b_old", "b_new", subject.b_old, subject.b_new),
+        ("a_old", "a_new", suspicion.a_old, suspicion.a_new),
+        ("b_old", "b_new", suspicion.b_old, suspicion.b_new),
     ):
         if old.environment_key == new.environment_key:
             cells.append(((before, after), new))
         else:
             cells += [((before,), old), ((after,), new)]
-    cells.append((("control",), subject.a_old))
+    cells.append((("control",), suspicion.a_old))
     requests: dict[str, str] = {}
     contenders = []
     for of_cells, side in cells:
@@ -81,15 +81,15 @@ def _find_request(
         return request
     if record is None:
         raise UserError(
-            f"wanted the environment {side.environment_key!r} of {side.name!r}, which is gone, and "
-            "another one of the same version; a rebuilt one could not be distinguished from it, "
-            "so only more nights can decide this suspicion"
+            f"wanted two environments of {request}, but {side.environment_key!r} of {side.name!r} "
+            "was removed and can't be rebuilt exactly, so this suspicion can't be confirmed; wait "
+            "for more nights, and run `deadheat prune` with a larger --keep-nights from now on"
         )
     return f"{side.framework}@system:{record.python}"
 
 
 def draft_starts(
-    subject: SuspicionRecord,
+    suspicion: SuspicionRecord,
     contenders: Sequence[ConfirmContender],
     profile: Profile,
     starts: range,
@@ -102,11 +102,11 @@ def draft_starts(
     Raises UserError, also for a device other than the suspicion's.
     """
     if load_site(site).kind == "local":
-        _check_device(subject)
+        _check_device(suspicion)
     match = Match(
-        workload=subject.key.workload,
-        case=spec_case(subject.key.case_name),
-        track=subject.key.track,
+        workload=suspicion.key.workload,
+        case=spec_case(suspicion.key.case_name),
+        track=suspicion.key.track,
         arms=tuple(
             Arm(name=each.side.arm, request=each.request, settings=each.side.settings)
             for each in contenders
@@ -115,20 +115,20 @@ def draft_starts(
         limits=dataclasses.replace(
             profile.limits.exactly(starts=1, rounds=ROUNDS),
             budget_s=300.0,
-            passes=find_tracked(subject.key.metric).of_pass,
+            passes=find_tracked(suspicion.key.metric).of_pass,
             probe=True,
         ),
-        checkpoint=subject.key.checkpoint,
+        checkpoint=suspicion.key.checkpoint,
     )
     releases = {each.request: _release(each) for each in contenders}
-    name = f"confirm-{subject.id}-{subject.trigger}-{starts.stop}"
+    name = f"confirm-{suspicion.id}-{suspicion.trigger}-{starts.stop}"
     plans = [
         make_plan(
             dataclasses.replace(
                 profile,
                 name="confirm",
                 matches=(match,),
-                device=subject.device,
+                device=suspicion.device,
                 seed=_SEED + number,
             ),
             releases,
@@ -141,12 +141,12 @@ def draft_starts(
     return dataclasses.replace(plans[0], duels=duels, separate_nodes=True)
 
 
-def _check_device(subject: SuspicionRecord) -> None:
-    here = describe_device(subject.device)
-    if here["fingerprint"] != subject.key.device_fingerprint:
+def _check_device(suspicion: SuspicionRecord) -> None:
+    here = describe_device(suspicion.device)
+    if here["fingerprint"] != suspicion.key.device_fingerprint:
         raise UserError(
-            f"wanted the device of suspicion {subject.id}, "
-            f"{subject.key.device_fingerprint} ({subject.device_model}), got "
+            f"wanted the device of suspicion {suspicion.id}, "
+            f"{suspicion.key.device_fingerprint} ({suspicion.device_model}), got "
             f"{here['fingerprint']} ({here['model']}); confirm it on a machine like that one"
         )
 

@@ -69,7 +69,7 @@ Described = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 def take_checkpoint(path: Path, workload: str, cases: Iterable[Any], state: State) -> str:
-    """Store a checkpoint's weights where the inside ring can read them; returns the file's SHA-256.
+    """Store a checkpoint's weights where the measured layer can read them; the file's SHA-256.
 
     Each array must have the name, shape and type that the workload's own have in all of the cases,
     and be finite; the counters `num_batches_tracked`, which nothing reads, are left out. Raises

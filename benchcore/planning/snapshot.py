@@ -1,4 +1,4 @@
-"""A read-only copy of the inside ring: what measures is fixed, whatever happens to the checkout."""
+"""A read-only copy of the measured layer: it stays the same, whatever happens to the checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSIDE = ("__init__.py", "json_types.py", "program.py", "protocol.py", "cell", 
 
 
 def list_inside_files(package: Path = _PACKAGE) -> list[Path]:
-    """Every source file of the inside ring, relative to the package's parent, sorted."""
+    """Every source file of the measured layer, relative to the package's parent, sorted."""
     files: list[Path] = []
     for name in _INSIDE:
         path = package / name
@@ -25,7 +25,7 @@ def list_inside_files(package: Path = _PACKAGE) -> list[Path]:
 
 
 def hash_inside(package: Path = _PACKAGE) -> str:
-    """SHA-256 over names and bytes of the inside ring, by default that of our own code."""
+    """SHA-256 over names and bytes of the measured layer, by default that of our own code."""
     sha = hashlib.sha256()
     for file in list_inside_files(package):
         content = (package.parent / file).read_bytes()
@@ -34,7 +34,7 @@ def hash_inside(package: Path = _PACKAGE) -> str:
 
 
 def take_snapshot(folder: Path) -> Path:
-    """Copy the inside ring to `folder/<hash>` unless it is there; what goes on PYTHONPATH.
+    """Copy the measured layer to `folder/<hash>` unless it is there; what goes on PYTHONPATH.
 
     A copy whose content does not have that hash, as after a crash, takes another's place.
     """

@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent / "test_images"
 
 
 def write_test_images(path: Path) -> Path:
-    """Write the two photographs (427, 640, 3) as uint8 arrays, which the inside ring reads."""
+    """Write the two photographs (427, 640, 3) as uint8 arrays, which the measured layer reads."""
     if not path.exists():
         files = sorted(_FOLDER.glob("*.jpg"))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -218,7 +218,7 @@ class StartRun(Base):
 
 
 class Equivalence(Base):
-    """The proof that two contenders computed the same quantity, or its failure."""
+    """The agreement of two contenders in one quantity."""
 
     __tablename__ = "equivalence"
 

@@ -77,7 +77,7 @@ def _find_newest(engine: Engine) -> float:
 def _store(engine: Engine, document: Mapping[str, Any]) -> None:
     """A pair's rows of one use case go together: new ones take the place of older ones."""
     keys = {each["name"]: each["environment_key"] for each in document["contenders"]}
-    subject = ProofScope(
+    scope = ProofScope(
         workload=document["workload"],
         precision=document["precision"],
         checkpoint=document.get("checkpoint"),
@@ -89,7 +89,7 @@ def _store(engine: Engine, document: Mapping[str, Any]) -> None:
         of_pair[row["use_case"], row["a"], row["b"]].append(row)
     proved_at = datetime.fromisoformat(document["ended_at"])
     for (use_case, a, b), rows in of_pair.items():
-        named = {**asdict(subject), "use_case": use_case, "a_key": keys[a], "b_key": keys[b]}
+        named = {**asdict(scope), "use_case": use_case, "a_key": keys[a], "b_key": keys[b]}
         same = [getattr(Proof, key) == value for key, value in named.items()]
         with begin_writing(engine) as session:
             newest = session.scalars(select(Proof.proved_at).where(*same).limit(1)).first()
@@ -107,11 +107,11 @@ def _store(engine: Engine, document: Mapping[str, Any]) -> None:
 
 
 def find_proven(
-    engine: Engine, subject: ProofScope, num_seeds: int
+    engine: Engine, scope: ProofScope, num_seeds: int
 ) -> set[tuple[str, frozenset[str]]]:
     """(use case, pair of environment keys) whose every row passed, over this many seeds or more."""
     passed = defaultdict[tuple[str, frozenset[str]], list[bool]](list)
-    query = select(Proof).where(*_is(subject))
+    query = select(Proof).where(*_is(scope))
     with Session(engine) as session:
         for each in session.scalars(query):
             found = passed[each.use_case, frozenset((each.a_key, each.b_key))]
@@ -119,13 +119,13 @@ def find_proven(
     return {key for key, rows in passed.items() if all(rows)}
 
 
-def list_proofs(engine: Engine, subject: ProofScope) -> list[dict[str, Any]]:
-    """Every row of a subject, with its columns by name."""
-    query = select(Proof).where(*_is(subject)).order_by(Proof.use_case, Proof.a, Proof.b, Proof.id)
+def list_proofs(engine: Engine, scope: ProofScope) -> list[dict[str, Any]]:
+    """Every row of a scope, with its columns by name."""
+    query = select(Proof).where(*_is(scope)).order_by(Proof.use_case, Proof.a, Proof.b, Proof.id)
     columns = [column.key for column in Proof.__table__.columns]
     with Session(engine) as session:
         return [{name: getattr(each, name) for name in columns} for each in session.scalars(query)]
 
 
-def _is(subject: ProofScope) -> list[Any]:
-    return [getattr(Proof, key) == value for key, value in asdict(subject).items()]
+def _is(scope: ProofScope) -> list[Any]:
+    return [getattr(Proof, key) == value for key, value in asdict(scope).items()]

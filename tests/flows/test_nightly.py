@@ -158,7 +158,7 @@ def _num_events(log: Path, event: str, what: str | None = None) -> int:
 
 
 def _cells_running(state: State) -> bool:
-    """Whether any process of the inside ring still runs from this state folder's snapshots."""
+    """Whether any process of the measured layer still runs from this state folder's snapshots."""
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = environ.read_bytes()

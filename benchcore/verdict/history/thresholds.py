@@ -11,6 +11,7 @@ from dataclasses import dataclass
 FEWEST_NIGHTS = 10
 """Nights that a series needs before it is judged: with fewer, its noise is unknown."""
 
+# Trigger `shift`: a new level.
 SMALLEST_SHIFT = 0.01
 """Relative change of a step time's level below which there is no shift and no edge, even if
 significant: quiet series show differences that are too small to matter."""
@@ -35,9 +36,11 @@ and falls smoothly, unless both of its steps gain this many times the penalty.""
 UNSURE_NIGHTS = 2
 """Nights on either side of a shift that may belong to the other level."""
 
+# Trigger `edge`: the last nights.
 EDGE_DEVIATIONS = 4.0
 """Standard deviations from its level beyond which the last night is a suspicion."""
 
+# Shifts and edges: traces of a confirmed shift, and how long a level must last.
 TRACE_NIGHTS = 14
 """Nights, missing ones included, by which noise may misplace a confirmed shift that history shows
 nowhere else."""
@@ -45,6 +48,7 @@ LASTING_NIGHTS = 3
 """Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
 starts of one night may share a state that is gone the next, and two nights may both be outliers."""
 
+# Trigger `version`: a new environment.
 VERSION_ALPHA = 0.2
 """How often an unchanged night is a suspicion because its environment is new, where the nights
 before it spread so much that they set the threshold. Fresh starts decide, so it is not strict."""
@@ -60,6 +64,7 @@ VERSION_BEFORE = 30
 FEWEST_BEFORE = 3
 """Nights that a series needs before a new environment can be a suspicion."""
 
+# Trigger `drift`: small changes that add up.
 DRIFT_DEVIATIONS = 4.0
 """A drift in standard errors of the two levels; it is looked at every night."""
 LEVEL_NIGHTS = 10

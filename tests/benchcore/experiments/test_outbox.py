@@ -16,10 +16,10 @@ from benchcore.errors import UserError
 from benchcore.experiments import outbox
 from benchcore.experiments.outbox import (
     find_addresses,
+    queue_alert,
     queue_events,
     send_waiting,
     set_picture,
-    write_alert,
     write_body,
 )
 from benchcore.state import State, open_state
@@ -48,7 +48,7 @@ def test_a_program_gets_json_and_people_get_text(
     with serve_webhook() as (hook, json_posted), serve_webhook() as (people, posted):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
         monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
-        write_alert(state, "event-3", "<!channel> torch & jax", DETAILS)
+        queue_alert(state, "event-3", "<!channel> torch & jax", DETAILS)
         assert send_waiting(state) == []
     assert json_posted == [{"text": "&lt;!channel&gt; torch &amp; jax", **DETAILS}]
     [got] = posted
@@ -91,7 +91,7 @@ def test_marks_in_a_framework_s_message_are_no_html_in_a_mail(
     with serve_webhook() as (people, posted):
         mail = f"{people.replace('http', 'json')}?format=html"
         monkeypatch.setenv("DEADHEAT_NOTIFY", mail)
-        write_alert(state, "event-3", "failed: <img src=x> & co", {"dashboard": "http://x/"})
+        queue_alert(state, "event-3", "failed: <img src=x> & co", {"dashboard": "http://x/"})
         assert send_waiting(state) == []
     [got] = posted
     assert got["message"].startswith("failed:&nbsp;&lt;img&nbsp;src=x&gt;&nbsp;&amp;&nbsp;co<br/>")
@@ -104,7 +104,7 @@ def test_the_picture_is_attached(
     picture.write_bytes(b"png")
     with serve_webhook() as (people, posted):
         monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
-        write_alert(state, "Event 3", "slower", {})
+        queue_alert(state, "Event 3", "slower", {})
         set_picture(state, "Event 3", picture)
         assert send_waiting(state) == []
     assert [each["filename"] for each in posted[0]["attachments"]] == ["series.png"]
@@ -117,19 +117,19 @@ def test_an_address_that_was_away_gets_it_later_and_the_other_not_twice(
         with serve_webhook(503) as (hook, _):
             monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
             monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", f"{hook}secret")
-            write_alert(state, "release jax 1.2", "slower", {})
+            queue_alert(state, "release jax 1.2", "slower", {})
             [reason] = send_waiting(state)
         assert reason == "the alert 'release-jax-1.2' waits: the webhook answered 503"
         with serve_webhook() as (hook, late):
             monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
             assert send_waiting(state) == send_waiting(state) == []
-            write_alert(state, "release jax 1.2", "measured again", {})
+            queue_alert(state, "release jax 1.2", "measured again", {})
             assert send_waiting(state) == []
     assert (len(posted), late) == (1, [{"text": "slower"}])
 
 
 def test_without_an_address_nothing_waits(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_alert(state, "event-1", "nobody hears it", {})
+    queue_alert(state, "event-1", "nobody hears it", {})
     assert send_waiting(state) == []
     with serve_webhook() as (hook, posted):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
@@ -161,7 +161,7 @@ def test_a_failing_address_is_reported_without_its_secret(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{free.getsockname()[1]}/secret"
-    write_alert(state, "event-1", "", {})
+    queue_alert(state, "event-1", "", {})
     for name, address, words in (
         ("DEADHEAT_WEBHOOK_URL", f"http://{nobody}", "not reached: ConnectError"),
         ("DEADHEAT_WEBHOOK_URL", "http://secret:nope/", "not reached: InvalidURL"),

@@ -49,7 +49,7 @@ OLD, NEW, TORCH_SIDE = (
 )
 
 
-def _subject(**changes: object) -> SuspicionRecord:
+def _suspicion(**changes: object) -> SuspicionRecord:
     key = SeriesKey(
         workload="matmul",
         case_name="tiny_op",
@@ -58,7 +58,7 @@ def _subject(**changes: object) -> SuspicionRecord:
         b_arm="torch-eager",
         device_fingerprint=describe_device("cpu")["fingerprint"],
     )
-    subject = SuspicionRecord(
+    suspicion = SuspicionRecord(
         id=7,
         key=key,
         trigger="shift",
@@ -71,7 +71,7 @@ def _subject(**changes: object) -> SuspicionRecord:
         b_old=TORCH_SIDE,
         b_new=TORCH_SIDE,
     )
-    return replace(subject, **changes)  # type: ignore[arg-type]
+    return replace(suspicion, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -97,27 +97,27 @@ def state(tmp_path: Path) -> State:
 
 
 def _plan(
-    subject: SuspicionRecord, contenders: tuple[ConfirmContender, ...], starts: range = range(3)
+    suspicion: SuspicionRecord, contenders: tuple[ConfirmContender, ...], starts: range = range(3)
 ) -> Plan:
-    return draft_starts(subject, contenders, load_profile("ci"), starts)
+    return draft_starts(suspicion, contenders, load_profile("ci"), starts)
 
 
 def test_a_side_that_did_not_change_runs_once_and_the_control_is_the_old_one(state: State) -> None:
-    contenders = choose_contenders(_subject(), state)
+    contenders = choose_contenders(_suspicion(), state)
     assert [each.cells for each in contenders] == [
         ("a_old",),
         ("a_new",),
         ("b_old", "b_new"),
         ("control",),
     ]
-    plan = _plan(_subject(), contenders)
+    plan = _plan(_suspicion(), contenders)
     names = [each.name for each in plan.duels[0].contenders]
     assert names == ["jax-jit-0.9", "jax-jit-0.10", "torch-eager-2", "jax-jit-0.9.twin2"]
 
 
 def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -> None:
-    contenders = choose_contenders(_subject(), state)
-    first, second = _plan(_subject(), contenders), _plan(_subject(), contenders, range(3, 5))
+    contenders = choose_contenders(_suspicion(), state)
+    first, second = _plan(_suspicion(), contenders), _plan(_suspicion(), contenders, range(3, 5))
     assert (first.campaign, second.campaign) == ("confirm-7-shift-3", "confirm-7-shift-5")
     assert first.separate_nodes and second.separate_nodes
     duels = [*first.duels, *second.duels]
@@ -130,28 +130,28 @@ def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -
 
 
 def test_the_exact_environments_of_the_nights_are_measured_again(state: State) -> None:
-    contenders = choose_contenders(_subject(), state)
-    plan = _plan(_subject(), contenders)
+    contenders = choose_contenders(_suspicion(), state)
+    plan = _plan(_suspicion(), contenders)
     reuse_environments(plan, contenders, state)
     kept = sorted((state.campaigns / plan.campaign / "environments").glob("*.json"))
     assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k2", "k3"]
 
 
 def test_two_environments_of_one_version_are_distinguished(state: State) -> None:
-    subject = _subject(a_new=_side("jax", "0.9", "k4"))
-    contenders = choose_contenders(subject, state)
-    plan = _plan(subject, contenders)
+    suspicion = _suspicion(a_new=_side("jax", "0.9", "k4"))
+    contenders = choose_contenders(suspicion, state)
+    plan = _plan(suspicion, contenders)
     reuse_environments(plan, contenders, state)
     kept = sorted((state.campaigns / plan.campaign / "environments").glob("*.json"))
     assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k4", "k3"]
     assert plan.duels[0].contenders[1].name == "jax-jit-0.9.twin2"
-    with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9', which is gone"):
-        choose_contenders(_subject(a_new=_side("jax", "0.9", "k9")), state)
+    with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9' was removed"):
+        choose_contenders(_suspicion(a_new=_side("jax", "0.9", "k9")), state)
 
 
 def test_another_device_is_refused(state: State) -> None:
-    subject = _subject()
-    other = replace(subject, key=replace(subject.key, device_fingerprint="0" * 16))
+    suspicion = _suspicion()
+    other = replace(suspicion, key=replace(suspicion.key, device_fingerprint="0" * 16))
     with pytest.raises(UserError, match="device of suspicion 7, 0000000000000000"):
         _plan(other, choose_contenders(other, state))
 
@@ -180,8 +180,8 @@ def _record(plan: Plan, number: int, marks: tuple[FailedCheck, ...] = ()) -> Due
 
 
 def test_starts_are_read_by_cell_and_excluded_ones_have_a_reason(state: State) -> None:
-    contenders = choose_contenders(_subject(), state)
-    plan = _plan(_subject(), contenders)
+    contenders = choose_contenders(_suspicion(), state)
+    plan = _plan(_suspicion(), contenders)
     rest = {"suite": "s", "expectation": "e", "reason": "unproven"}
     pair = {"contender": "jax-jit-0.9", "other": "torch-eager-2"}
     mark = FailedCheck(duel_run=plan.duels[1].duel_run, **pair, **rest)
@@ -205,7 +205,7 @@ def test_starts_are_read_by_cell_and_excluded_ones_have_a_reason(state: State) -
 
 
 def test_differences_are_listed_with_the_likeliest_first(state: State) -> None:
-    contenders = choose_contenders(_subject(), state)
+    contenders = choose_contenders(_suspicion(), state)
     racers = [JAX, replace(JAX, name="new"), TORCH, replace(JAX, name="twin")]
     document = make_document(racers)
     new = document["contenders"][1]
@@ -227,11 +227,11 @@ def test_further_packages_of_an_arm_are_measured_again(state: State) -> None:
         name: dataclasses.replace(TORCH_SIDE, arm="torch-eager-with-opacus")
         for name in ("b_old", "b_new")
     }
-    contenders = choose_contenders(_subject(**sides), state)
+    contenders = choose_contenders(_suspicion(**sides), state)
     assert [each.request for each in contenders] == [
         "jax==0.9",
         "jax==0.10",
         "torch[opacus]==2",
         "jax==0.9",
     ]
-    assert _plan(_subject(), contenders).releases["torch[opacus]==2"].extras == ("opacus",)
+    assert _plan(_suspicion(), contenders).releases["torch[opacus]==2"].extras == ("opacus",)

@@ -129,7 +129,7 @@ def _prove_broken(
     change: tuple[str, str, str],
     **changes: Any,
 ) -> Rows:
-    """The rows of a pass whose inside ring has one line changed on purpose."""
+    """The rows of a pass whose measured layer has one line changed on purpose."""
     file, right, wrong = change
     copy_inside_ring(tmp_path / "ring")
     path = tmp_path / "ring" / "benchcore" / file

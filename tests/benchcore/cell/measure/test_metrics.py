@@ -1,6 +1,7 @@
 """What a duel measures beside its blocks, against a device of our own that runs behind our back.
 
-Each test also takes the guard away, in its copy of the inside ring, and shows the error it stops.
+Each test also takes the guard away, in its copy of the measured layer, and shows the error that
+it stops.
 """
 
 from __future__ import annotations
