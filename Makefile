@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python >= 3.11:
+# Two commands do everything on Linux with Python >= 3.11, git, make and a C++ compiler:
 #   make nightly   measure tonight's duels and publish the dashboard
 #   make test      run the whole test suite
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)

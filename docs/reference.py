@@ -123,8 +123,10 @@ def _format_values(field: Mapping[str, Any]) -> str:
 
 
 class _Generated(SphinxDirective):
-    """A directive that stands for Markdown which the code writes."""
+    """A directive that stands for Markdown which the code writes. Its own content is for readers of
+    the source."""
 
+    has_content = True
     write: ClassVar[Callable[[], str]]
 
     def run(self) -> list[Node]:
