@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -11,11 +13,15 @@ from typing import Any
 import attributions
 import chain
 import chain_rates
+import coverage
+import judges
 import numpy as np
 import unsteady
 
+from benchcore.verdict import allocations, moderation
 from benchcore.verdict.confirmation import decide, machine_check
 from benchcore.verdict.history import (
+    bridges,
     certainty,
     change_points,
     detect,
@@ -26,11 +32,13 @@ from benchcore.verdict.history import (
     suspicions,
 )
 from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.series import Night, SeriesKey
 
 Constant = tuple[tuple[ModuleType, ...], str]
 """Its name, and the modules that have it under this name."""
 DETECTOR: Sequence[Constant] = (
     ((change_points,), "SHIFT_MARGIN"),
+    ((change_points,), "_EDGE"),
     ((change_points,), "_EDGE_BONUS"),
     ((change_points,), "_FIRST_MALUS"),
     ((change_points,), "_WITHOUT_LAST"),
@@ -43,12 +51,21 @@ DETECTOR: Sequence[Constant] = (
     ((certainty,), "_NEAR"),
     ((detect,), "_LINE_COSTS"),
     ((detect,), "_BEND_COSTS"),
+    ((detect,), "_MOST_BENDS"),
+    ((detect,), "_NIGHTS_BEFORE"),
+    ((detect,), "_DOUBTED"),
     ((detect,), "EDGE_DEVIATIONS"),
     ((noise,), "_OUTLIER"),
     ((noise,), "MOST_OUTLIERS"),
     ((noise,), "_CLIP"),
     ((noise,), "_NOISE_PENALTY"),
+    ((noise,), "_FEWEST_OF_A_NOISE"),
+    ((noise, levels), "MOST_CORRELATED"),
+    ((modes,), "_FEWEST_NIGHTS"),
+    ((modes,), "_LEAST_SHARE"),
     ((modes,), "_APART"),
+    ((modes,), "_FEW"),
+    ((modes,), "_FEWEST_CHANGES"),
 )
 CONFIRMATION: Sequence[Constant] = (
     ((chain,), "LOOKS"),
@@ -61,20 +78,17 @@ CONFIRMATION: Sequence[Constant] = (
     ((levels,), "_ALIKE"),
     ((levels,), "_KNOWN_NIGHTS"),
     ((levels,), "_FAR"),
-    ((levels,), "_MOST_CORRELATED"),
+    ((noise, levels), "MOST_CORRELATED"),
     ((levels,), "_RECENT"),
     ((levels,), "_GROWN"),
     ((suspicions, levels), "LEVEL_NIGHTS"),
     ((suspicions,), "DRIFT_DEVIATIONS"),
     ((suspicions,), "UNSURE_NIGHTS"),
     ((suspicions,), "VERSION_ALPHA"),
-    ((suspicions,), "VERSION_MODES_ALPHA"),
     ((suspicions,), "EXCLUDED_ALPHA"),
     ((suspicions,), "VERSION_NIGHTS"),
     ((suspicions,), "VERSION_BEFORE"),
-    ((suspicions,), "FEWEST_BEFORE"),
     ((suspicions, matching, levels), "SAME_SHIFT_NIGHTS"),
-    ((matching,), "TRACE_NIGHTS"),
     ((matching,), "_LONGER"),
 )
 PROBE: Sequence[Constant] = (
@@ -83,6 +97,20 @@ PROBE: Sequence[Constant] = (
     ((machine_check,), "_FEWEST_ROUNDS"),
     ((decide,), "_DIFFER_ALPHA"),
 )
+BRIDGE: Sequence[Constant] = (((bridges,), "_ALPHA"),)
+JUDGING: Sequence[Constant] = (
+    ((allocations,), "_FAR"),
+    ((allocations,), "_MOST_CENTRES"),
+    ((allocations,), "_FEWEST_FOR_SPREAD"),
+    ((allocations,), "_FEWEST_TO_SPARE_ONE"),
+    ((allocations,), "_FEWEST_WITH_PRIOR"),
+    ((allocations,), "_OUTLIER_ALPHA"),
+    ((moderation,), "FEWEST_CASES"),
+    ((moderation,), "MOST_FREEDOM"),
+    ((moderation,), "_FAR"),
+    ((moderation,), "_ROUNDS"),
+)
+EARLIER: Sequence[Constant] = (((moderation,), "_UNLIKE"),)
 SITES = (
     chain.Site(series=450, nights=36, shifts=30, machine_shifts=45, seed=51, only_shifted=True),
     chain.Site(
@@ -96,7 +124,17 @@ SITES = (
 )
 """Small ones: series that all shift, and series with unsteady noise that do not."""
 _REPEATS = 50
-"""Suspicions of each kind with a probe of the machine."""
+"""Suspicions of each kind with a probe of the machine; four times as many new drivers."""
+_TRIALS, _DUELS = 4, 200
+"""Of `judging` per number of allocations and so on, and of each row of `coverage`."""
+_KEY = SeriesKey(
+    workload="mlp",
+    case_name="tiny",
+    track="default",
+    a_arm="a",
+    b_arm="b",
+    device_fingerprint="0" * 16,
+)
 _COUNTED = (
     *("framework found", "framework in 3 nights", "machine found", "machine in 3 nights"),
     *("wrongly blamed", "opened again", "false"),
@@ -133,16 +171,21 @@ def _scale(value: Any, factor: float) -> Any:
     return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
-def vary_confirmation() -> list[dict[str, Any]]:
-    """The constants of the way from a history to an event, over `SITES`; then those of the probe.
-    What the detector finds does not depend on them, so it is found once."""
+def vary_chain() -> list[dict[str, Any]]:
+    """The constants of the way from a history to an event, over `SITES`; then those of the probe
+    and of a bridge. What the detector finds does not depend on them, so it is found once."""
     found = chain.detect_shifts
     chain.detect_shifts = _detect
     try:
         rows = vary(_measure_sites, CONFIRMATION)
     finally:
         chain.detect_shifts = found
-    return rows + vary(_measure_probe, PROBE)
+    return rows + vary(_measure_probe, PROBE) + vary(_measure_bridges, BRIDGE)
+
+
+def vary_judging() -> list[dict[str, Any]]:
+    """The constants of paired times of several allocations, and of what earlier duels add."""
+    return vary(_measure_judging, JUDGING) + vary(_measure_earlier, EARLIER)
 
 
 def _detect(values: np.ndarray, nights: np.ndarray) -> Detection:
@@ -171,3 +214,57 @@ def _measure_probe() -> dict[str, float]:
         rates[f"b is blamed, truth {culprit}"] = float(np.mean(blamed))
         rates[f"starts, truth {culprit}"] = float(np.mean([each.num_starts for each in found]))
     return rates
+
+
+def _measure_bridges() -> dict[str, float]:
+    """How often a driver is bridged that moves nothing, and one that moves 5 %, at 2 % of noise."""
+    rng, rates = np.random.default_rng(54), dict[str, float]()
+    for moved in (0.0, 0.05):
+        logs = rng.normal(0, 0.02, (4 * _REPEATS, 40)) + math.log1p(moved) * (np.arange(40) >= 18)
+        applied = [bridges.bridge_conditions(_cross_driver(each))[1][0].applied for each in logs]
+        rates[f"bridged, {moved:.0%}"] = float(np.mean(applied))
+    return rates
+
+
+def _cross_driver(logs: np.ndarray) -> list[Night]:
+    """Nights of the same two environments; from the nineteenth on with a new driver."""
+    return [
+        Night(
+            key=_KEY,
+            at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number),
+            duel_run=str(number),
+            log_ratio=float(log),
+            **dict.fromkeys(("a", "b", "a_environment", "b_environment"), "same"),
+            conditions={"driver": "570.1" if number < 18 else "580.2"},
+        )
+        for number, log in enumerate(logs)
+    ]
+
+
+def _measure_judging() -> dict[str, float]:
+    """False alarms, power and coverage of `deadheat judge` on several allocations of all kinds,
+    alone and in folders."""
+    trials = list(judges.simulate(55, _TRIALS))
+    answers = {
+        "alone": [judges.ours(each) for each in trials],
+        "folder": judges.judge_folders(trials, 55),
+    }
+    rates: dict[str, float] = {}
+    for name, given in answers.items():
+        found = [each for each in zip(trials, given, strict=True) if len(each[0].allocations) > 1]
+        for truth in (0.0, 0.02):
+            verdicts = [a.verdict for trial, a in found if trial.truth == math.log1p(truth)]
+            rates[f"different at {truth:.0%}, {name}"] = verdicts.count("different") / len(verdicts)
+        held = [answer.low <= trial.truth <= answer.high for trial, answer in found]
+        rates[f"coverage, {name}"] = float(np.mean(held))
+    return rates
+
+
+def _measure_earlier() -> dict[str, float]:
+    """Coverage and power of a night's intervals that earlier duels inform, of all kinds of starts;
+    and coverage where those duels were quieter."""
+    rows = list(coverage.measure(56, _DUELS, {"a night": coverage.LIMITS["a night"]}))
+    return {
+        name: float(np.mean([row[name] for row in rows if name in row]))
+        for name in ("coverage, earlier", "coverage, quieter", "power at 2%, earlier")
+    }

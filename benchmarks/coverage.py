@@ -82,10 +82,12 @@ KINDS: Mapping[str, _Kind] = {
 }
 
 
-def measure(seed: int, trials: int) -> Iterator[dict[str, Any]]:
+def measure(
+    seed: int, trials: int, limits_by_name: Mapping[str, DuelLimits] = LIMITS
+) -> Iterator[dict[str, Any]]:
     """A row per limits, kind and noise: coverage of each truth, width, power and starts; and what
     earlier duels change."""
-    for name, limits in LIMITS.items():
+    for name, limits in limits_by_name.items():
         played = {
             (kind, noise): _play_all(seed, limits, draw, noise, trials)
             for kind, draw in KINDS.items()

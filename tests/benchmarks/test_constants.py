@@ -5,12 +5,12 @@ from __future__ import annotations
 import chain
 import constants
 import pytest
-from constants import CONFIRMATION, DETECTOR, PROBE, vary
+from constants import BRIDGE, CONFIRMATION, DETECTOR, EARLIER, JUDGING, PROBE, vary
 
 from benchcore.verdict.history import change_points, levels, suspicions
 
 
-@pytest.mark.parametrize("of_part", [DETECTOR, CONFIRMATION, PROBE])
+@pytest.mark.parametrize("of_part", [DETECTOR, CONFIRMATION, PROBE, BRIDGE, JUDGING, EARLIER])
 def test_each_constant_has_half_and_double_and_is_put_back(
     of_part: tuple[constants.Constant, ...],
 ) -> None:
@@ -50,10 +50,26 @@ def test_a_small_site_is_rated_with_its_detector_run_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(constants, "SITES", sites)
     monkeypatch.setattr(constants, "CONFIRMATION", CONFIRMATION[4:6])
     monkeypatch.setattr(constants, "PROBE", ())
+    monkeypatch.setattr(constants, "BRIDGE", ())
     monkeypatch.setattr(constants, "_REPEATS", 8)
     constants._detect_once.cache_clear()
-    rows = constants.vary_confirmation()
-    assert [row["factor"] for row in rows] == [1.0, 0.5, 2.0, 0.5, 2.0, 1.0]
+    rows = constants.vary_chain()
+    assert [row["factor"] for row in rows] == [1.0, 0.5, 2.0, 0.5, 2.0, 1.0, 1.0]
     assert constants._detect_once.cache_info().misses == 2 * 6 * 14
     assert rows[0]["false"] == 0 and rows[0]["starts"] >= 0
-    assert rows[-1]["b is blamed, truth b"] > 0.7 > 0.3 > rows[-1]["b is blamed, truth nothing"]
+    assert rows[-2]["b is blamed, truth b"] > 0.7 > 0.3 > rows[-2]["b is blamed, truth nothing"]
+    assert rows[-1]["bridged, 0%"] < 0.1 < 0.4 < rows[-1]["bridged, 5%"]
+
+
+def test_the_constants_of_paired_times_are_rated_alone_and_in_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(constants, "JUDGING", JUDGING[:1])
+    monkeypatch.setattr(constants, "_TRIALS", 1)
+    monkeypatch.setattr(constants, "_DUELS", 45)
+    as_is, half, *_ = constants.vary_judging()
+    assert as_is["different at 0%, folder"] < 0.3 < 0.6 < as_is["different at 2%, folder"]
+    assert (
+        as_is["coverage, alone"] > 0.9
+        and half["different at 2%, alone"] != as_is["different at 2%, alone"]
+    )

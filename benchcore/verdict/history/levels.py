@@ -11,7 +11,7 @@ import numpy as np
 
 from benchcore.verdict.history.conditions import ConditionChange, list_lasting_changes
 from benchcore.verdict.history.detect import Detection, detect_series
-from benchcore.verdict.history.noise import MOST_OUTLIERS
+from benchcore.verdict.history.noise import MOST_CORRELATED, MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import (
     LASTING_NIGHTS,
@@ -25,7 +25,6 @@ from benchcore.verdict.samples import robust_deviation
 _FAR = 3.5
 """Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
 far one, and a second mode counts whole."""
-_MOST_CORRELATED = 0.8
 _RECENT, _GROWN = 10, 1.4
 """Last nights, or all since the change if more, whose spread counts if it is this many times that
 of the nights before: the noise has grown. By chance it is in 5 of 100 cases."""
@@ -245,4 +244,4 @@ def measure_correlation(logs: np.ndarray) -> float:
     if len(logs) < 3 or squares == 0.0:
         return 0.0
     found = float(clipped[1:] @ clipped[:-1]) / squares
-    return min(found, _MOST_CORRELATED) if found > 1 / math.sqrt(len(logs)) else 0.0
+    return min(found, MOST_CORRELATED) if found > 1 / math.sqrt(len(logs)) else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.verdict.history.suspicions import Suspicion, Trigger
-from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS, TRACE_NIGHTS
+from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS
 
 _LASTING = ("shift", "bridge")
 """Triggers for a level that has lasted; with more nights the other triggers can become one."""
@@ -110,13 +110,10 @@ def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
 
 
 def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
-    """Whether a confirmed shift, which history shows nowhere else, explains what it shows here."""
-    if _has_later_release(found, known) or known.state != "confirmed":
-        return False
-    if (found.ratio > 1) != (known.ratio > 1):
-        return False
-    since = known.number - found.since.number
-    return since >= 0 if found.trigger == "drift" else abs(since) <= TRACE_NIGHTS
+    """Whether a confirmed shift explains a drift since a night before it."""
+    same_way = (found.ratio > 1) == (known.ratio > 1)
+    is_later = known.number >= found.since.number
+    return found.trigger == "drift" and known.state == "confirmed" and same_way and is_later
 
 
 def _has_later_release(found: Suspicion, known: StoredSuspicion) -> bool:

@@ -16,7 +16,9 @@ outlier."""
 MOST_OUTLIERS = 0.12
 """A larger share of outliers is a second mode, and part of the noise."""
 _CLIP = 3.0
-_MOST_CORRELATED = 0.8
+MOST_CORRELATED = 0.8
+"""Highest correlation of neighbouring nights that is believed: beyond it, few nights show nothing
+more."""
 _SD_OF_LOG = math.pi / math.sqrt(8)
 """Standard deviation of log |x| for a normal x."""
 _NOISE_PENALTY = 20.0
@@ -111,7 +113,7 @@ def guess_noise(nights: CleanNights) -> tuple[float, float]:
     rho = 0.0
     if near_twice.sum() >= 10 and _clipped_square(once[near]) > 0:
         rho = _clipped_square(twice[near_twice]) / _clipped_square(once[near]) - 1
-    rho = min(max(rho, 0.0), _MOST_CORRELATED)
+    rho = min(max(rho, 0.0), MOST_CORRELATED)
     return max(math.sqrt(squares / 2 / max(1 - rho, 0.15)), nights.floor), rho
 
 
@@ -135,7 +137,7 @@ def learn_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tup
     product = float((clipped[1:] * clipped[:-1])[near].mean())
     rho = product / float((clipped**2).mean())
     rho += (num_levels + (2 + num_levels) * max(rho, 0.0)) / count
-    rho = min(max(rho, 0.0), _MOST_CORRELATED)
+    rho = min(max(rho, 0.0), MOST_CORRELATED)
     taken = num_levels * (1 + rho) / (1 - rho)
     deviation *= math.sqrt(max(count - num_levels, 3) / max(count - taken, count / 2, 3))
     return deviation, rho

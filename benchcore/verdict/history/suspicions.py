@@ -21,14 +21,12 @@ from benchcore.verdict.history.series import METHOD_CONDITION, STEP_TIME, Night,
 from benchcore.verdict.history.thresholds import (
     DRIFT_DEVIATIONS,
     EXCLUDED_ALPHA,
-    FEWEST_BEFORE,
     LASTING_NIGHTS,
     LEVEL_NIGHTS,
     SAME_SHIFT_NIGHTS,
     UNSURE_NIGHTS,
     VERSION_ALPHA,
     VERSION_BEFORE,
-    VERSION_MODES_ALPHA,
     VERSION_NIGHTS,
 )
 from benchcore.verdict.samples import t_quantile
@@ -229,26 +227,25 @@ def _suspect_changes(
     matter as a drift: fresh starts show what noisy nights hide.
 
     The nights before begin at the last shift. Their spread, in which two modes count whole, makes
-    the threshold, which is stricter where two modes are known; a move below `version_move` is none.
+    the threshold; a move below `version_move` is none.
     """
     found: list[Suspicion] = []
-    alpha = VERSION_ALPHA if shown.modes is None else VERSION_MODES_ALPHA
     logs = np.log(series.values)
     shifts = [shift.index for shift in shown.shifts]
     for row in changes:
         first = max([each for each in shifts if each < row], default=0)
         end = min(each for each in [*changes, *shifts, len(logs)] if each > row)
         old, new = logs[max(first, row - VERSION_BEFORE) : row], logs[row:end]
-        if row < len(logs) - VERSION_NIGHTS or len(old) < FEWEST_BEFORE:
+        spread = None if row < len(logs) - VERSION_NIGHTS else measure_spread(old)
+        if spread is None:
             continue
         move = float(np.median(new) - np.median(old))
-        spread = measure_spread(old) or 0.0
         error = spread * math.sqrt(1 / len(old) + 1 / len(new))
         released = _name_change(series.nights[row - 1], series.nights[row])
         reason = f"{released or describe_changes(conditions[row])} came with a change of "
         reason += f"{math.expm1(move):+.1%}"
         if abs(move) < max(
-            series.scale.version_move, t_quantile(1 - alpha / 2, len(old) - 1) * error
+            series.scale.version_move, t_quantile(1 - VERSION_ALPHA / 2, len(old) - 1) * error
         ):
             hidden = abs(move) + t_quantile(1 - EXCLUDED_ALPHA, len(old) - 1) * error
             is_due = released and series.key.metric == STEP_TIME and len(new) >= LASTING_NIGHTS

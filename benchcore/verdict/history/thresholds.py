@@ -40,10 +40,7 @@ UNSURE_NIGHTS = 2
 EDGE_DEVIATIONS = 4.0
 """Standard deviations from its level beyond which the last night is a suspicion."""
 
-# Shifts and edges: traces of a confirmed shift, and how long a level must last.
-TRACE_NIGHTS = 14
-"""Nights, missing ones included, by which noise may misplace a confirmed shift that history shows
-nowhere else."""
+# Shifts and edges: how long a level must last.
 LASTING_NIGHTS = 3
 """Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
 starts of one night may share a state that is gone the next, and two nights may both be outliers."""
@@ -52,8 +49,6 @@ starts of one night may share a state that is gone the next, and two nights may 
 VERSION_ALPHA = 0.2
 """How often an unchanged night is a suspicion because its environment is new, where the nights
 before it spread so much that they set the threshold. Fresh starts decide, so it is not strict."""
-VERSION_MODES_ALPHA = 0.05
-"""The same for a series with two modes, whose nights are far from the level half of the time."""
 EXCLUDED_ALPHA = 0.05
 """How often nights may exclude, on either side, a change that a new environment brought (two
 one-sided tests). Chosen on seeds 15 and 16 of `chain`: 0.1 missed one of their 36 shifts."""
@@ -61,8 +56,6 @@ VERSION_NIGHTS = 14
 """Last nights in which a new environment is a suspicion."""
 VERSION_BEFORE = 30
 """Nights before a new environment to compare with, if the last shift is no later."""
-FEWEST_BEFORE = 3
-"""Nights that a series needs before a new environment can be a suspicion."""
 
 # Trigger `drift`: small changes that add up.
 DRIFT_DEVIATIONS = 4.0
