@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from harder_histories import NOISY, SHAPED, rate, rate_ends, simulate
 
+from benchcore.verdict.history.detect import detect_shifts
+
 
 def test_perfect_answers_score_one_and_noise_has_about_its_stated_size() -> None:
     histories = list(simulate(1, 4))
@@ -31,3 +33,15 @@ def test_extra_shifts_and_alarms_are_counted() -> None:
 def test_the_share_of_shifts_at_the_end_is_counted() -> None:
     rows = rate_ends(1, lambda values: ([len(values) - 3], 1))
     assert [(row["shift"], row["suspicion"]) for row in rows] == [(1.0, 1.0)] * 4
+
+
+def test_the_detector_meets_its_goals_on_a_short_form() -> None:
+    """As `harder`: no class of shifts below an F1 of 0.85, and few unchanged histories alarmed."""
+    histories = list(simulate(2, 6))
+    found = [detect_shifts(history.values) for history in histories]
+    answers = [[shift.index for shift in each.shifts] for each in found]
+    rows = rate(histories, answers, [len(each.edges) for each in found])
+    assert {
+        row["kind"]: row["F1"] for row in rows if row["F1"] is not None and row["F1"] < 0.85
+    } == {}
+    assert np.mean([row["null series alarmed"] for row in rows]) <= 0.03
