@@ -2,18 +2,21 @@
 
     .venv/bin/python benchmarks/checks.py --duels 2000
 
-Documents are those of `deadheat demo`, of many nights, in one campaign. One duel of a hundred has a
-crashed contender and one of a hundred different outputs, so that checks fail.
+Documents are those of `deadheat demo`, of many nights, in one campaign, with what the demo leaves
+out: inputs, counted products and proofs. One duel of a hundred has a crashed contender and one of a
+hundred different outputs, so that checks fail.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import date
-from itertools import count, islice
+from itertools import combinations, count, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,9 +24,10 @@ from one_duel import store_results
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.write import list_documents, plan_night
-from benchcore.state import open_state
+from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import insert_documents
+from benchcore.store.proofs import ingest_proofs
 from data_checks.check import check_campaign, read_frames
 from data_checks.suites import list_suites, run_checks
 
@@ -40,6 +44,8 @@ _FAILURE = {
     "cause": "illegal_address",
     "xids": None,
 }
+_DTYPES = {"fp32_ieee": "float32", "bf16": "bfloat16"}
+_ERRORS = {f"{of}_{what}": 1e-9 for of in ("reference", "a", "b") for what in ("error", "bound")}
 _Found = TypeVar("_Found")
 
 
@@ -51,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="deadheat-checks-") as folder:
         state = open_state(Path(folder))
         engine = open_database(state.database_url)
-        store_night(engine, options.duels)
+        store_night(engine, state, options.duels)
         row = measure(engine, state.data_docs(CAMPAIGN))
         engine.dispose()
     late = "" if row["total_s"] <= GOAL_S else f"  above {GOAL_S:g} s"
@@ -62,11 +68,47 @@ def main() -> None:
     store_results("checks", {"host": describe_host(), **row})
 
 
-def store_night(engine: Engine, num_duels: int) -> None:
-    """Store a campaign of this many duels."""
+def store_night(engine: Engine, state: State, num_duels: int) -> None:
+    """Store a campaign of this many duels, and the proofs of its pairs."""
     documents = islice(make_documents(), num_duels)
+    number = count()
     while part := list(islice(documents, AT_ONCE)):
         insert_documents(engine, part)
+        for each in part:
+            path = state.proofs / f"{next(number)}.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(prove(each)), encoding="utf-8")
+    if refused := ingest_proofs(engine, state):
+        raise ValueError(refused[0])
+
+
+def prove(document: dict[str, Any]) -> dict[str, Any]:
+    """The proof of all pairs of a document."""
+    duel, sides = document["duel"], document["contenders"]
+    named = {"use_case": duel["use_case"], "quantity": "logits", "passed": True, "reason": ""}
+    return {
+        "schema": document["schema"],
+        "workload": duel["workload"],
+        "precision": duel["precision"],
+        "checkpoint": None,
+        "num_seeds": 5,
+        "harness": document["harness"],
+        "device": document["allocation"]["device"],
+        "started_at": document["allocation"]["started_at"],
+        "contenders": [
+            {
+                **{key: each[key] for key in ("name", "arm", "framework", "version", "status")},
+                "environment_key": each["environment"]["key"],
+                "lock_sha256": None,
+            }
+            for each in sides
+        ],
+        "rows": [
+            {**named, **_ERRORS, "a": a["name"], "b": b["name"]} for a, b in combinations(sides, 2)
+        ],
+        "drift": [],
+        "ended_at": document["allocation"]["ended_at"],
+    }
 
 
 def make_documents() -> Iterator[dict[str, Any]]:
@@ -79,16 +121,32 @@ def make_documents() -> Iterator[dict[str, Any]]:
             document |= {"campaign": CAMPAIGN, "duel_run": f"{number:08x}{place:08x}"}
             for key in ("started_at", "ended_at"):
                 document["allocation"][key] = begin[key]
-            for contender in document["contenders"]:
-                for start in contender["starts"]:
-                    start["started_at"] = begin["started_at"]
+            _complete(document, begin["started_at"])
             yield _spoil(document, number * len(nights) + place)
 
 
+def _complete(document: dict[str, Any], started_at: str) -> None:
+    duel = document["duel"]
+    dtype, flops = _DTYPES[duel["precision"]], duel["flops_per_step"]
+    inputs = hashlib.sha256(
+        f"{duel['workload']} {duel['case']} {duel['seed']}".encode()
+    ).hexdigest()
+    for contender in document["contenders"]:
+        contender["effective"]["products"] = {
+            "flops": {dtype: flops},
+            "compiled_dtypes": [dtype],
+            "compiled_share": 1.0,
+            "missing": {},
+        }
+        for start in contender["starts"]:
+            start |= {"started_at": started_at, "inputs_sha256": inputs}
+
+
 def _spoil(document: dict[str, Any], number: int) -> dict[str, Any]:
-    if number % WRONG_EVERY == 0:
+    """Spoil two of `WRONG_EVERY`; the first ones are the ceilings."""
+    if number % WRONG_EVERY == WRONG_EVERY // 2:
         document["contenders"][0] |= {"status": "crash", "failure": _FAILURE, "starts": []}
-    elif number % WRONG_EVERY == 1:
+    elif number % WRONG_EVERY == WRONG_EVERY // 2 + 1:
         for each in document["equivalence"]:
             each |= {"agrees": False, "max_relative": 1.0}
     return document

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -366,10 +367,9 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
 
     Pairs need a proof if both sides finished in different environments, on a workload with one.
     """
-    proven = {
-        (each["duel_run"], frozenset((each["a"], each["b"])))
-        for each in frames.proofs.to_dict("records")
-    }
+    proofs, is_needed = frames.proofs, cache(needs_proof)
+    sides = zip(proofs["duel_run"], proofs["a"], proofs["b"], strict=True)
+    proven = {(duel_run, frozenset((a, b))) for duel_run, a, b in sides}
     finished = frames.contenders.query("status == 'ok'")
     side = {(each["duel_run"], each["name"]): each for each in finished.to_dict("records")}
     lacking = []
@@ -377,7 +377,7 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
         if (duel_run, a) not in side or (duel_run, b) not in side:
             continue
         one, other = side[duel_run, a], side[duel_run, b]
-        wanted = needs_proof(one["workload"], one["use_case"], one["precision"])
+        wanted = is_needed(one["workload"], one["use_case"], one["precision"])
         differ = one["environment_key"] != other["environment_key"]
         if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
             weights = " --checkpoint FILE" if isinstance(one["checkpoint"], str) else ""
@@ -385,5 +385,7 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
             reason = f"it was not proven; run deadheat equivalence {named}"
             missing = {"quantity": "equivalence", "passed": False, "reason": reason}
             lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
-    rows = [*frames.proofs.to_dict("records"), *lacking]
-    return name_rows(pd.DataFrame(rows, columns=frames.proofs.columns), contender="a", other="b")
+    if lacking:
+        missing_rows = pd.DataFrame(lacking, columns=proofs.columns, dtype=object)
+        proofs = pd.concat([proofs.astype(object), missing_rows], ignore_index=True)
+    return name_rows(proofs, contender="a", other="b")

@@ -72,7 +72,7 @@ def proof_use_cases(workload: str) -> tuple[str, ...]:
 def needs_proof(workload: str, use_case: str, precision: str) -> bool:
     """Whether a ratio of such a case needs a proof. A workload or precision that no longer exists
     can't be proven, so that it needs none."""
-    if workload not in list_workloads() or use_case not in proof_use_cases(workload):
+    if not _has_workload(workload) or use_case not in proof_use_cases(workload):
         return False
     return precision in list_precisions(workload)
 
