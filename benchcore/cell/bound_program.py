@@ -104,8 +104,10 @@ class BoundProgram:
         return self._spec.summarise(self._case, steps)
 
     def list_moved(self) -> dict[str, np.ndarray]:
-        """The quantity `MOVED` of a proof that has run; empty where steps move no parameters."""
-        return {} if self._moved is None else {MOVED: self._moved}
+        """The quantity `MOVED` of a training whose proof has run; empty where its updates are
+        evidence."""
+        is_known = "update" in self._spec.tolerances(self._case)
+        return {} if self._moved is None or is_known else {MOVED: self._moved}
 
     def trace(self, synchronise: Synchronise, release: Synchronise) -> dict[str, np.ndarray]:
         """What shows where evidence begins to differ: `layer/NAME` is the output of a layer, in

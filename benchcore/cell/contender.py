@@ -284,7 +284,7 @@ class Contender:
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
-        if when == KNOWN and "update" not in self._spec.tolerances(case):
+        if when == KNOWN and case.use_case == "train":
             evidence |= self.program.list_moved()
         finite = True  # the conductor refuses what is not
         if evidence:
