@@ -83,11 +83,11 @@ KINDS: Mapping[str, _Kind] = {
 
 
 def measure(
-    seed: int, trials: int, limits_by_name: Mapping[str, DuelLimits] = LIMITS
+    seed: int, trials: int, limits_by_name: Mapping[str, DuelLimits] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row per limits, kind and noise: coverage of each truth, width, power and starts; and what
-    earlier duels change."""
-    for name, limits in limits_by_name.items():
+    """A row per limits (None = `LIMITS`), kind and noise: coverage of each truth, width, power and
+    starts; and what earlier duels change."""
+    for name, limits in (limits_by_name or LIMITS).items():
         played = {
             (kind, noise): _play_all(seed, limits, draw, noise, trials)
             for kind, draw in KINDS.items()
