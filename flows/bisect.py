@@ -84,13 +84,10 @@ def bisect(  # noqa: PLR0913 - a form's fields
     )
     try:
         check_site(site)
+        checked = check_looks(looks or LOOKS)
         context = RunContext(profile=load_profile(profile), site=site)
         request = BisectRequest(
-            target=target,
-            looks=check_looks(looks or LOOKS),
-            context=context,
-            dependencies=dependencies,
-            event=event,
+            target=target, looks=checked, context=context, dependencies=dependencies, event=event
         )
         found = run_bisection(request, state, TaskMeasurer(state))
     except UserError as error:
