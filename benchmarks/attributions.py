@@ -40,6 +40,14 @@ _OFF, _APART, _SHARE = (0.02, 0.10), 4.0, 0.3
 """Of the histories that changed nothing: the nights, the first one with a new environment, how far
 the last night may be off, and in every other history the distance of a second mode in standard
 deviations and its share of nights."""
+_KEY = SeriesKey(
+    workload="simulated",
+    case_name="null",
+    track="default",
+    a_arm="jax-jit",
+    b_arm="torch-eager",
+    device_fingerprint="0" * 16,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,29 +113,27 @@ def _draw_null_levels(rng: np.random.Generator, effect: float, bimodal: bool) ->
             return measure_levels(series, SuspectedNights(trigger=found.trigger, **names), shown)
 
 
-def _make_series(logs: np.ndarray) -> Series:
-    key = SeriesKey(
-        workload="simulated",
-        case_name="null",
-        track="default",
-        a_arm="jax-jit",
-        b_arm="torch-eager",
-        device_fingerprint="0" * 16,
+def make_night(number: int, log: float, a: str, b: str, **more: Any) -> Night:
+    """The night of that number, with these environments."""
+    return Night(
+        key=_KEY,
+        at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number),
+        duel_run=str(number),
+        log_ratio=log,
+        a_environment=a,
+        b_environment=b,
+        a="a",
+        b="b",
+        **more,
     )
+
+
+def _make_series(logs: np.ndarray) -> Series:
     nights = [
-        Night(
-            key=key,
-            at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=row),
-            duel_run=str(row),
-            log_ratio=float(log_ratio),
-            a_environment=f"a{row >= _RELEASE}",
-            b_environment=f"b{row >= _RELEASE}",
-            a="a",
-            b="b",
-        )
-        for row, log_ratio in enumerate(logs)
+        make_night(row, float(log), f"a{row >= _RELEASE}", f"b{row >= _RELEASE}")
+        for row, log in enumerate(logs)
     ]
-    return Series(key=key, nights=tuple(nights))
+    return Series(key=_KEY, nights=tuple(nights))
 
 
 def _start(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,7 @@ from benchcore.verdict.history import (
     suspicions,
 )
 from benchcore.verdict.history.detect import Detection, detect_shifts
-from benchcore.verdict.history.series import Night, SeriesKey
+from benchcore.verdict.history.series import Night
 
 Constant = tuple[tuple[ModuleType, ...], str]
 """Its name, and the modules that have it under this name."""
@@ -127,14 +126,6 @@ _REPEATS = 50
 """Suspicions of each kind with a probe of the machine; four times as many new drivers."""
 _TRIALS, _DUELS = 4, 200
 """Of `judging` per number of allocations and so on, and of each row of `coverage`."""
-_KEY = SeriesKey(
-    workload="mlp",
-    case_name="tiny",
-    track="default",
-    a_arm="a",
-    b_arm="b",
-    device_fingerprint="0" * 16,
-)
 _COUNTED = (
     *("framework found", "framework in 3 nights", "machine found", "machine in 3 nights"),
     *("wrongly blamed", "opened again", "false"),
@@ -229,13 +220,8 @@ def _measure_bridges() -> dict[str, float]:
 def _cross_driver(logs: np.ndarray) -> list[Night]:
     """Nights of the same two environments; from the nineteenth on with a new driver."""
     return [
-        Night(
-            key=_KEY,
-            at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number),
-            duel_run=str(number),
-            log_ratio=float(log),
-            **dict.fromkeys(("a", "b", "a_environment", "b_environment"), "same"),
-            conditions={"driver": "570.1" if number < 18 else "580.2"},
+        attributions.make_night(
+            number, float(log), "a", "b", conditions={"driver": "570.1" if number < 18 else "580.2"}
         )
         for number, log in enumerate(logs)
     ]

@@ -107,7 +107,9 @@ class BoundProgram:
         """The quantity `MOVED` of a training whose proof has run; empty where its updates are
         evidence."""
         is_known = "update" in self._spec.tolerances(self._case)
-        return {} if self._moved is None or is_known else {MOVED: self._moved}
+        if self._moved is None or not self._at_start or is_known:
+            return {}
+        return {MOVED: self._moved}
 
     def trace(self, synchronise: Synchronise, release: Synchronise) -> dict[str, np.ndarray]:
         """What shows where evidence begins to differ: `layer/NAME` is the output of a layer, in
@@ -142,6 +144,9 @@ class BoundProgram:
                 outputs.append(program.read(left))
             if index == 0:
                 after_first = program.state()
+                if "params" in initial:
+                    self._moved = left_behind.share_moved(initial, after_first)
+                initial = {}  # as large as the program
         program.reset(arrays.params)
         last = _Last(self._step_on(Rotation(buffers)))
         timing.run_steps(last.step, num_steps, 1, release, synchronise)
@@ -156,8 +161,6 @@ class BoundProgram:
             after = left_behind.list_checksums(after_first)
             self._at_start = {name: sum_ for name, sum_ in at_start.items() if after[name] != sum_}
             self._at_end = left_behind.sample(after_last)
-            if self._at_start and "params" in initial:
-                self._moved = left_behind.share_moved(initial, after_first)
         return Steps(
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )
