@@ -75,6 +75,28 @@ def test_migrations_lead_to_the_tables_of_a_new_database(each_engine: Engine) ->
     assert _describe(each_engine) == new
 
 
+def test_every_constraint_has_a_name_that_a_migration_can_drop(each_engine: Engine) -> None:
+    """PostgreSQL makes up a name, TABLE_COLUMN_key, where the models have none."""
+    declared = [each for table in Base.metadata.sorted_tables for each in table.constraints]
+    assert [each for each in declared if not each.name] == []
+    found = _list_constraints(each_engine)
+    assert sorted(found) == sorted(str(each.name) for each in declared)
+    assert "uq_event_suspicion" in found
+    downgrade(each_engine, "base")
+    upgrade(each_engine)
+    assert sorted(_list_constraints(each_engine)) == sorted(found)
+
+
+def _list_constraints(engine: Engine) -> list[str]:
+    kinds = ("pk_constraint", "foreign_keys", "unique_constraints", "check_constraints")
+    return [
+        str(each["name"])
+        for name in tables(engine)
+        for kind in kinds
+        for each in _as_list(getattr(inspect(engine), f"get_{kind}")(name))
+    ]
+
+
 def _describe(engine: Engine) -> dict[str, dict[str, list[str]]]:
     """By table: its columns, keys, constraints and indexes, as the database reports them."""
     found = inspect(engine)

@@ -241,7 +241,7 @@ def upgrade() -> None:
             ["suspicion"], ["suspicion.id"], name="fk_event_suspicion", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_event"),
-        sa.UniqueConstraint("suspicion"),
+        sa.UniqueConstraint("suspicion", name="uq_event_suspicion"),
     )
     op.create_index("ix_event_state", "event", ["state"])
     op.create_table(
