@@ -146,9 +146,9 @@ class Side(BaseModel):
         title="Settings",
         description=(
             "Non-default settings. PyTorch only: cudnn_benchmark, layout, optimizer, per_sample, "
-            "shapes, compile (JAX has it in single operations). JAX only: command_buffers, donate, "
-            "processes, workaround, xla. Both: aggregate, attention, batching, chunk, kernel, "
-            "strategy."
+            "shapes, compile (JAX has it in single operations and ensembles). JAX only: "
+            "command_buffers, donate, processes, workaround, xla. Both: aggregate, attention, "
+            "batching, chunk, kernel, strategy."
         ),
         max_length=6,
     )

@@ -51,7 +51,7 @@ TORCH_CHANNELS_LAST = Arm(
 CONTROL_ARMS = (JAX_PREVIOUS, TORCH_PREVIOUS)
 """Each framework's older version: what the machine does to a night cancels against it."""
 EAGER_ARMS = (JAX_EAGER, TORCH_EAGER)
-"""Each operation by itself, as in NumPy: only the workload `ops` has JAX's."""
+"""Each operation by itself, as in NumPy: the workloads `ops` and `ensemble` have JAX's."""
 GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""

@@ -21,7 +21,7 @@ TORCH_COMPILE = (
 Options = Mapping[str, tuple[str, ...]]
 """Optional settings of an arm with their values; the first value is the default."""
 JAX_EAGER: Options = {"compile": (*JAX_COMPILE, "none")}
-"""`none` is eager, operation by operation, as NumPy is used: only single operations are."""
+"""`none` is eager, operation by operation, as NumPy is used: single operations and ensembles."""
 WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
 """The workarounds of the crash ladder, to measure what each one costs where it is not needed."""
 XLA_FLAGS: Mapping[str, str] = {

@@ -87,8 +87,8 @@ def _name_outside(called: Any) -> list[str]:
 def _is_of_jax(frame: FrameType | None) -> bool:
     """Whether JAX itself made a call, maybe through numpy: its own dispatch works on arrays of the
     host where a step is not jitted. That is another violation (manifest `compiled`), and nothing
-    that the step's code did."""
-    while frame is not None and _name_package(frame) == "numpy":
+    that the step's code did. Nor is `reprlib`: eager gradients make an error's text and drop it."""
+    while frame is not None and _name_package(frame) in ("numpy", "reprlib"):
         frame = frame.f_back
     return frame is not None and _name_package(frame) in ("jax", "jaxlib")
 

@@ -1,5 +1,6 @@
 """The ensemble in JAX: one network after the other, `jax.vmap` over stacked weights, or batched
-products and grouped convolutions; one `jax.jit`. Images NHWC, weights HWIO."""
+products and grouped convolutions; one `jax.jit`, or operation by operation. Images NHWC, weights
+HWIO."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     device = jax.devices(wanted.platform)[wanted.ordinal]
     forward = _FORWARD[wanted.batching](case)
     infer = case.use_case == "infer"
-    compiled = jax.jit(forward if infer else _differentiate(forward))
+    compute = forward if infer else _differentiate(forward)
+    compiled, compiles = jax.jit(compute), wanted.compile == "jit"
+    run = compiled if compiles else compute
 
     def place(given: ByName) -> Params:
         return {name: _place(array, device) for name, array in given.items()}
@@ -41,15 +44,15 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
 
     return Program(
         place=lambda inputs: _place_images(case, inputs["images"], device),
-        step=lambda inputs: compiled(params, inputs),
+        step=lambda inputs: run(params, inputs),
         reset=reset,
         read=read_outputs if infer else _read_gradient,
-        lower=lambda inputs: compiled.lower(params, inputs),
+        lower=(lambda inputs: compiled.lower(params, inputs)) if compiles else None,
         held=lambda inputs: {
             "params": params,
             "inputs": inputs,
-            "output_dtype": jax.tree.leaves(jax.eval_shape(compiled, params, inputs))[0].dtype,
-            "function": compiled,
+            "output_dtype": jax.tree.leaves(jax.eval_shape(compute, params, inputs))[0].dtype,
+            "function": compiled,  # of an eager side only to read its operations
             "arguments": (params, inputs),
         },
     )

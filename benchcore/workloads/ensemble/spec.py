@@ -3,7 +3,8 @@
 A network is one layer or four: linear, or convolutions of 3x3 with padding; SiLU between layers.
 SiLU is smooth: rounding moves no unit across a kink, so that tolerances can be narrow. How the N
 are put together is a setting of the arm, `batching`: one after the other, `vmap` over their stacked
-weights, or written as one batched product or grouped convolution.
+weights, or written as one batched product or grouped convolution. Both sides run it compiled or
+eager (`compile` = `none`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from benchcore.program import Arrays
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.ensemble.reference import compute_reference
 from benchcore.workloads.rotation import roll
-from benchcore.workloads.settings import BATCHING, JAX_OPTIONS, TORCH_OPTIONS, Options
+from benchcore.workloads.settings import BATCHING, JAX_EAGER, JAX_OPTIONS, TORCH_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {
-    "jax": {"xla": JAX_OPTIONS["xla"], **BATCHING},
+    "jax": {**JAX_EAGER, "xla": JAX_OPTIONS["xla"], **BATCHING},
     "torch": {**TORCH_OPTIONS, **BATCHING},
 }
 NUM_BUFFERS = 2

@@ -230,6 +230,11 @@ OPTIONAL = [
         ("small_lm", "tiny_per_sample_grad", "torch", ("per_sample", "loop")),
         ("ops", "tiny_op_linspace_chain", "jax", ("compile", "none")),
         ("ops", "tiny_op_random_normal", "jax", ("compile", "none")),
+        *(
+            ("ensemble", f"tiny_{use}{end}", "jax", ("compile", "none"))
+            for use in ("infer", "gradient")
+            for end in ("", "_convnet", "_linear", "_convolution")
+        ),
         ("graph_gcn", "tiny_train", "jax", ("aggregate", "sparse")),
         ("graph_gcn", "tiny_train", "torch", ("aggregate", "sparse")),
         ("graph_gcn", "tiny_per_sample_grad", "jax", ("aggregate", "sparse")),

@@ -159,13 +159,17 @@ def test_jax_never_replaces_an_attention_that_the_device_lacks(
 _BATCHINGS = ("vmap", "loop", "batched")
 
 
-@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize(
+    ("framework", "mode"), [("jax", "jit"), ("jax", "none"), ("torch", "none")]
+)
 def test_every_batching_of_an_ensemble_computes_the_same(
-    framework: str, framework_environment: Callable[[str], EnvironmentRecord]
+    framework: str, mode: str, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
     cases = [("ensemble", f"tiny_{use}{end}") for use in ("infer", "gradient")
              for end in ("", "_convnet")]  # fmt: skip
-    jobs = [_job(*case, framework, batching=way) for case in cases for way in _BATCHINGS]
+    jobs = [
+        _job(*case, framework, compile=mode, batching=way) for case in cases for way in _BATCHINGS
+    ]
     found = iter(_run(framework_environment(framework), jobs))
     for case in cases:
         usual, *others = [next(found) for _ in _BATCHINGS]
