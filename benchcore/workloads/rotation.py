@@ -20,8 +20,8 @@ def roll(inputs: Mapping[str, np.ndarray], buffers: int) -> list[dict[str, np.nd
     """As many sets of inputs, the first as given, no two of them the same.
 
     The first array is moved on along its first axis, or along its last one where the first is too
-    short. The others stay, so that images meet other labels: every set is another batch, and the
-    same work.
+    short, or through all of its numbers where both are. The others stay, so that images meet other
+    labels: every set is another batch, and the same work.
     """
     sets = [dict(inputs) for _ in range(buffers)]
     for index, each in enumerate(sets[1:], start=1):
@@ -35,7 +35,7 @@ def _move(array: np.ndarray, index: int, buffers: int) -> np.ndarray:
 
     if len(array) >= buffers:
         return np.roll(array, index * len(array) // buffers, axis=0)
-    return np.roll(array, index, axis=-1)
+    return np.roll(array, index, axis=-1 if array.shape[-1] >= buffers else None)
 
 
 class Rotation(Generic[T]):

@@ -23,7 +23,7 @@ from benchcore.store.reports.operations import (
     list_operations,
     measure_slowness,
 )
-from benchcore.workloads.ops.spec import Case
+from benchcore.workloads.ops.spec import HOT_BUFFERS, Case
 from benchcore.workloads.ops.table import OPERATIONS
 from dashboards.formatting import format_count, format_ns, format_speedup
 from dashboards.site import blocks
@@ -237,7 +237,9 @@ def _write_inputs(row: Answer) -> str:
         return f"Numbers drawn: {case.size} {dtype}."
     whole = [f"{name} {shape} int32" for name, (shape, _) in found.indices(case.size).items()]
     size = [f"size {case.size}"] if found.takes_size else []
-    return f"Inputs: {', '.join([*reals, *whole, *size])}."
+    several = case.buffers > HOT_BUFFERS
+    cold = f" The calls take {case.buffers} sets in turn: no second-level cache holds them."
+    return f"Inputs: {', '.join([*reals, *whole, *size])}.{cold if several else ''}"
 
 
 def _write_call(row: Answer, side: str) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from benchcore.program import Arrays, Precision, State, Steps
 from benchcore.workloads.contract import Spec, stack_outputs
 from benchcore.workloads.ops.random_numbers import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
-from benchcore.workloads.ops.table import OPERATIONS
+from benchcore.workloads.ops.table import OPERATIONS, Operation
 from benchcore.workloads.proof_inputs.large_values import shrink_rows
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_EAGER, Options
@@ -21,9 +21,9 @@ SETTINGS: Mapping[str, Options] = {"jax": JAX_EAGER}
 
 HOT_BUFFERS = 2
 """The second input reveals a step that returns what it computed before."""
-COLD_BUFFERS = 64
-"""Sets of a `medium` size's inputs: 64 MiB or more together, which no CPU's second-level cache
-holds."""
+COLD_BYTES: Mapping[str, int] = {"small": 4 << 20, "medium": 64 << 20}
+"""What the sets of a size's inputs take together in its cold case. No core's second-level cache
+holds 4 MiB; 64 MiB are more than most third-level caches leave to one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +52,27 @@ def _list_cases() -> Iterator[tuple[str, Case]]:
                 )
                 begin = f"tiny_op_{name}" if size == "tiny" else f"{name}_{size}"
                 yield f"{begin}{end}", case
-            if row.draws:  # it reads nothing that could be in a cache
+            if row.takes_size:  # it reads nothing that could be in a cache
                 continue
-            cold = Case(
-                batch=row.sizes["medium"][0],
-                precision=precision,
-                operation=name,
-                size=row.sizes["medium"],
-                buffers=COLD_BUFFERS,
-            )
-            yield f"{name}_medium_cold{end}", cold
+            for size in COLD_BYTES:
+                numbers = row.sizes[size]
+                cold = Case(
+                    batch=numbers[0],
+                    precision=precision,
+                    operation=name,
+                    size=numbers,
+                    buffers=_count_cold(row, size, precision),
+                )
+                yield f"{name}_{size}_cold{end}", cold
+
+
+def _count_cold(row: Operation, size: str, precision: Precision) -> int:
+    """As many sets of inputs as take COLD_BYTES, or as rotation makes different ones."""
+    numbers = row.sizes[size]
+    reals = [prod(shape) for shape in row.floats(numbers).values()]
+    whole = sum(prod(shape) for shape, _ in row.indices(numbers).values())
+    bytes_of_set = (2 if precision == "bf16" else 4) * sum(reals) + 4 * whole
+    return min(-(-COLD_BYTES[size] // bytes_of_set), reals[0])
 
 
 _TABLED = dict(_list_cases())

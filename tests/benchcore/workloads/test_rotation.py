@@ -23,6 +23,14 @@ def test_sets_of_a_single_example_differ_too() -> None:
     assert len({each["images"].tobytes() for each in roll({"images": images}, 4)}) == 4
 
 
+def test_more_sets_than_both_axes_have_places_differ_too() -> None:
+    images = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    sets = [each["images"] for each in roll({"images": images}, 24)]
+    assert len({each.tobytes() for each in sets}) == 24
+    for each in sets:
+        np.testing.assert_array_equal(np.sort(each, axis=None), images.ravel())
+
+
 def test_the_buffer_that_was_taken_last_is_found() -> None:
     rotation = Rotation(["a", "b", "c"])
     for place in (0, 1, 2, 0):

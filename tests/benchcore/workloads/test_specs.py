@@ -16,7 +16,9 @@ import pytest
 
 from benchcore.program import Arrays, Precision
 from benchcore.workloads.ops.random_numbers import TOLERANCES
+from benchcore.workloads.ops.spec import CASES as OPERATIONS
 from benchcore.workloads.resnet50 import spec as resnet50
+from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import (
     DEFECTS,
     JAX_COMPILE,
@@ -344,3 +346,23 @@ def test_the_late_units_of_resnet50_are_far_from_their_kinks_while_it_is_proven_
     assert all((each == sums[0]).all() for each in sums)
     plain = spec.make_arrays(case, 7).params
     assert np.abs(plain["layer4.0.bn1.bias"]).max() < 1.0
+
+
+_COLD = [name for name in OPERATIONS if "_small_cold" in name]
+
+
+@pytest.mark.parametrize("name", [*_COLD, "transposed_convolution_medium_cold"])
+def test_the_sets_of_a_cold_case_differ_and_exceed_a_second_level_cache(name: str) -> None:
+    """Of the small size too, which `medium` and `large` ones can't stand for."""
+    case = OPERATIONS[name]
+    sets = roll(_spec("ops").make_arrays(case, 1).inputs, case.buffers)
+    assert len({next(iter(each.values())).tobytes() for each in sets}) == case.buffers
+    number = 2 if case.precision == "bf16" else 4
+    sizes = [each.size * (4 if each.dtype == np.int32 else number) for each in sets[0].values()]
+    assert case.buffers * sum(sizes) > 2 << 20
+
+
+def test_what_makes_its_array_itself_has_no_cold_case() -> None:
+    named = {"linspace_chain", "random_uniform", "random_normal"}
+    cold = {OPERATIONS[name].operation for name in OPERATIONS if "_cold" in name}
+    assert cold == {case.operation for case in OPERATIONS.values()} - named

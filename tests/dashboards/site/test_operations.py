@@ -73,6 +73,19 @@ def test_the_text_for_upstream_has_calls_inputs_times_and_a_command_that_runs() 
     check_command(command)
 
 
+def test_the_text_for_upstream_states_how_inputs_stay_out_of_caches() -> None:
+    texts = {
+        case: next(
+            each["blocks"][0]["text"]
+            for each in operations_page([_answer(case, 5.0)])["blocks"]
+            if each["kind"] == "details"
+        )
+        for case in ("sort_medium", "sort_medium_cold")
+    }
+    assert "The calls take 64 sets in turn" in texts["sort_medium_cold"]
+    assert "in turn: no" not in texts["sort_medium"]
+
+
 def test_a_workload_without_a_table_of_calls_names_its_case() -> None:
     (block,) = [
         each["blocks"][0]["text"]
