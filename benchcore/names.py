@@ -143,6 +143,8 @@ def _name_property(word: str) -> str:
         return f"1 {noun}" if copies == "1" else f"{copies} {noun}s"
     if devices := re.fullmatch(r"x(\d+)", word):
         return f"on {devices[1]} devices"
+    if shapes := re.fullmatch(r"k(\d+)", word):
+        return "1 shape" if shapes[1] == "1" else f"{shapes[1]} shapes"
     if size := re.fullmatch(r"(\d+)([mg])", word):
         return f"{size[1]} {_UNITS[size[2]]}"
     return f"{word} by {word}" if word.isdecimal() else _PROPERTIES.get(word, "")

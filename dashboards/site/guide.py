@@ -18,11 +18,11 @@ from benchcore.names import (
 )
 from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS
-from benchcore.store.reports.guide import NOT_MEASURED
 from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import (
     format_bytes,
     format_count,
+    format_factor,
     format_metric,
     format_ns,
     format_seconds,
@@ -35,7 +35,7 @@ from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.pages import OPERATIONS_PAGE, PAGES
 from dashboards.site.pairs import case_key, name_pair
-from dashboards.site.reading import checks_section, reading_section
+from dashboards.site.reading import checks_section, not_measured_section, reading_section
 from dashboards.site.voids import shorten
 
 _TITLE = next(each.title for each in PAGES if each.stem == "guide")
@@ -85,9 +85,26 @@ _OPTIONAL = (
         align="number",
         help="By all devices; each collective counts its whole tensor once. JAX / PyTorch.",
     ),
+    column(
+        "new_shape_s",
+        "First step of a new shape",
+        align="number",
+        help="Of inputs of a shape that no step had before, with what it compiles. JAX / PyTorch.",
+    ),
+    column(
+        "after_new_shapes",
+        "Step after new shapes",
+        align="number",
+        help="A step of known shapes after new ones, over the same before them. JAX / PyTorch.",
+    ),
 )
-"""Columns of single operations and of cases on several devices: shown where a row has them."""
-_FORMS: Mapping[str, Callable[[Any], str]] = {"numpy_step_ns": format_ns}
+"""Columns of single operations, of cases on several devices, and of new shapes: shown where a row
+has them."""
+_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "numpy_step_ns": format_ns,
+    "new_shape_s": format_seconds,
+    "after_new_shapes": format_factor,
+}
 """How amounts other than bytes are formatted."""
 
 Answer = Mapping[str, Any]
@@ -381,12 +398,3 @@ def _unknown_section(unknown: Sequence[Answer]) -> Block | None:
     caption = "Measured, but no pair ever counted."
     table = blocks.table("guide-unknown", caption, columns, rows)
     return table and blocks.section("Not known", [table], id="unknown")
-
-
-def not_measured_section() -> Block:
-    """What no row answers, and why."""
-    columns = (column("topic", "Topic"), column("answer", "Answer"), column("why", "Why"))
-    rows = [{"topic": topic, "answer": "not measured", "why": why} for topic, why in NOT_MEASURED]
-    caption = "Asked by people who choose a framework. This page has no number and no opinion."
-    table = blocks.table("not-measured", caption, columns, rows)
-    return blocks.section("Not measured", [table], id="not-measured")

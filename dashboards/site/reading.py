@@ -1,7 +1,8 @@
-"""How to read a number, what each check means, and the page Glossary."""
+"""How to read a number, what each check means, what is not measured, and the page Glossary."""
 
 from __future__ import annotations
 
+from benchcore.store.reports.guide import NOT_MEASURED
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.glossary import CHECKS, READING, list_terms
@@ -29,6 +30,15 @@ def checks_section() -> Block:
     caption = "A pair that fails one check is stored with its reason, and does not count."
     table = blocks.table("gates", caption, columns, rows)
     return blocks.section("What makes a number count", [table], id="gates")
+
+
+def not_measured_section() -> Block:
+    """What no row answers, and why."""
+    columns = (column("topic", "Topic"), column("answer", "Answer"), column("why", "Why"))
+    rows = [{"topic": topic, "answer": "not measured", "why": why} for topic, why in NOT_MEASURED]
+    caption = "Asked by people who choose a framework. This page has no number and no opinion."
+    table = blocks.table("not-measured", caption, columns, rows)
+    return blocks.section("Not measured", [table], id="not-measured")
 
 
 def glossary_page() -> Block:

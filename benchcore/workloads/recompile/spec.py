@@ -25,9 +25,16 @@ SETTINGS: Mapping[str, Options] = {
     "torch": {**TORCH_OPTIONS, **TORCH_SHAPES},
 }
 NUM_BUFFERS = 2
-Size = Literal["tiny", "shallow", "base", "deep"]
+Size = Literal["tiny", "shallow", "base", "deep", "k1", "k2", "k7"]
 _TINY = (3, 6, 9)
 _BASE = (33, 47, 61, 90)
+_COUNTED: Mapping[Size, tuple[int, ...]] = {
+    "k1": (58,),
+    "k2": (47, 69),
+    "k7": (33, 39, 47, 55, 61, 81, 90),
+}
+"""As deep as `base`, with another number of shapes than its four; 58 rows on average each."""
+MOST_SHAPES = 8
 _DEPTHS: Mapping[Size, int] = {"shallow": 2, "base": 8, "deep": 32}
 
 
@@ -36,7 +43,7 @@ class Case:
     """`depth` layers of `width` on batches of these `lengths`, `batch` rows together.
 
     `new_lengths` are batches that no step has. Compiled static, torch keeps eight programs of a
-    function at most, so there are no more lengths than that.
+    function at most, so there are no more lengths than that (MOST_SHAPES).
     """
 
     use_case: Literal["infer"] = "infer"
@@ -68,7 +75,7 @@ def _make_case(
         width=width,
         depth=depth,
         lengths=lengths,
-        new_lengths=tuple(each + 1 for each in lengths[:3]),
+        new_lengths=tuple(each + 1 for each in lengths[: min(3, MOST_SHAPES - len(lengths))]),
         bucketed=bucketed,
     )
 
@@ -80,6 +87,9 @@ def _make_cases() -> dict[str, Case]:
         cases[f"tiny_infer{end}"] = tiny
         for size, depth in _DEPTHS.items():
             case = _make_case(size, _BASE, width=256, depth=depth, bucketed=bucketed)
+            cases[f"infer_{size}{end}"] = case
+        for size, lengths in _COUNTED.items():
+            case = _make_case(size, lengths, width=256, depth=_DEPTHS["base"], bucketed=bucketed)
             cases[f"infer_{size}{end}"] = case
     return cases
 

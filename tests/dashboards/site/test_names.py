@@ -32,6 +32,7 @@ from benchcore.names import arm_label, name_case_in_words
             "infer",
             "New shapes, inference, batch 32, fp32, medium depth, padded to powers of two",
         ),
+        ("recompile", "infer_k7", "infer", "New shapes, inference, batch 32, fp32, 7 shapes"),
         ("copy", "cpu_256m", "op", "Memory copy, batch 32, fp32, sized for a CPU, 256 MiB"),
         (
             "matmul",

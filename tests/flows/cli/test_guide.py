@@ -132,6 +132,27 @@ def test_devices_that_share_work_show_what_each_holds_and_all_exchange(
     )
 
 
+def test_cases_of_several_shapes_show_what_a_new_one_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    shaped = make_document([JAX, replace(TORCH, step_ns=JAX.step_ns * 2)], duel_run="1" * 16)
+    shaped["duel"] |= {"workload": "recompile", "case": "infer_k7", "use_case": "infer"}
+    for contender, new_shape_s in zip(shaped["contenders"], (0.25, 4.0), strict=True):
+        contender["starts"][-1]["measured"] = {"new_shape_s": new_shape_s, "after_new_shapes": 1.02}
+    engine = open_history(open_state(tmp_path), [shaped])
+    page = guide_page(list_answers(engine))
+    engine.dispose()
+    (row,) = next(
+        each["blocks"][0]["rows"]
+        for each in page["blocks"]
+        if str(each.get("id")).startswith("use-")
+    )
+    assert row["new_shape_s"] == "250\u00a0ms / 4.00\u00a0s"
+    assert row["after_new_shapes"] == "1.02x"
+    assert "7 shapes" in row["case"]["text"]
+
+
 def test_single_operations_show_what_numpy_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
