@@ -2,25 +2,25 @@
 
     .venv/bin/python benchmarks/store.py --documents 10000
     .venv/bin/python benchmarks/store.py --documents 10000 --url postgresql+psycopg://USER:PASSWORD@HOST/NAME
-    .venv/bin/python benchmarks/store.py --documents 10000 --copy-to URL_OF_AN_EMPTY_DATABASE
-    .venv/bin/python benchmarks/store.py --documents 313000 --fill --export-to URL
+    .venv/bin/python benchmarks/store.py --runs 1000000 --round-trip
 
 Documents are those of `deadheat demo`: a made-up year on each of 15 machines, then the year before.
-The database must be empty. Ingest is timed with the commit of every 30 nights; queries as the
-median of three, and with the plan that the database makes for each. `--fill` ingests the first
-machine's year and then 1,000 documents before each row; the others are copies of that year.
+The database must be empty. Ingest is timed from documents in the spool, 30 nights at a time, to
+committed rows; queries as the median of three, and with the plan that the database makes for each.
 
-`--copy-to` copies all rows to another database, SQLite or PostgreSQL, reads them back and compares;
-then it copies them from there to a new SQLite file. `--export-to` writes the tables as Parquet,
-imports them into another database, and compares.
+`--runs` fills the database up to so many contender runs: it ingests the first machine's year, and
+1,000 documents at the end, which are timed; the others are copies of that year. `--round-trip` then
+exports the tables as Parquet, imports them into a PostgreSQL that it starts, goes back to SQLite in
+the same way, and compares every row.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
@@ -30,27 +30,26 @@ from typing import Any
 
 from copied_years import copy_year
 from one_duel import store_results, time_call
+from round_trip import go_round
 from sqlalchemy import event, func, select
-from sqlalchemy.engine import make_url
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.documents import DemoNight
 from benchcore.demo.story import DAYS, make_profile, resolve_requests
 from benchcore.demo.write import list_documents, plan_night
 from benchcore.planning.matrix import make_plan
+from benchcore.protocol import write_json
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, database_file, open_database
 from benchcore.store.duels import judge_campaign, list_campaigns, replace_failed_checks
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.ingest import insert_documents
+from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import ContenderRun
-from benchcore.store.parquet import export_tables, import_tables
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import read_recent, refresh_suspicions
-from benchcore.store.transfer import copy_to_url
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.site.gather import read_campaigns
 
@@ -60,7 +59,7 @@ NIGHTS_AT_ONCE = 30
 MACHINES = 15
 """A million contender runs are ten years of them."""
 SAMPLE = 1000
-"""Documents that are ingested before each row, if the others are copies."""
+"""Documents that are ingested at the end, if the others are copies."""
 REPEATS = 3
 GOALS = {"ingest_ms": 3.0, "query_s": 0.2}
 
@@ -70,49 +69,47 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--url", default=None, help="another database than a new SQLite file")
-    parser.add_argument("--fill", action="store_true", help="store copies of the first year")
-    parser.add_argument("--copy-to", default=None, help="an empty database to copy all rows to")
-    parser.add_argument("--export-to", default=None, help="an empty database to import them into")
+    parser.add_argument("--runs", type=int, default=None, help="fill up to so many contender runs")
+    parser.add_argument("--round-trip", action="store_true", help="to PostgreSQL and back")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deadheat-store-") as folder:
         state = open_state(Path(folder))
         engine = open_database(options.url or state.database_url)
         if list_campaigns(engine):
             parser.error("wanted an empty database, got one with campaigns; name another")
-        measured = measure(state, engine, options.documents, fill=options.fill)
+        measured = measure(state, engine, options.documents, fill_to=options.runs)
         rows = [_print(row) for row in measured]
         results = {"host": describe_host(), "engine": engine.dialect.name, "rows": rows}
         results["plans"] = explain_queries(state, engine, list_campaigns(engine)[-1])
-        if options.copy_to:
-            results["copy"] = copy(engine, options.copy_to)
-            back = f"sqlite:///{state.root / 'back.db'}"
-            results["back"] = copy(open_database(options.copy_to), back)
-            (state.root / "back.db").unlink()
-        if options.export_to:
-            results |= export(engine, state.root / "tables", options.export_to)
-        store_results(f"store-{engine.dialect.name}", results)
+        if options.round_trip:
+            results["round_trip"] = go_round(engine, Path(folder) / "round-trip")
+        filled = f"-{options.runs}" if options.runs else ""
+        store_results(f"store-{engine.dialect.name}{filled}", results)
         engine.dispose()
 
 
 def measure(
-    state: State, engine: Engine, num_documents: int, *, fill: bool = False
+    state: State, engine: Engine, num_documents: int, *, fill_to: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row each time that the number of documents has doubled, and at the end."""
-    stored, measured_at, ingested, ingest_s, judge_s = 0, FIRST_ROW, 0, 0.0, 0.0
-    copies = count()
+    """A row each time that the number of documents has doubled, and at the end. With so many
+    contender runs to fill up to, one row at the end."""
+    stored, ingested, ingest_s, judge_s = 0, 0, 0.0, 0.0
+    measured_at: float = math.inf if fill_to else FIRST_ROW
     for nights in _list_batches():
-        is_first = nights[0][0] == 0  # the machine whose year is copied
-        while fill and not is_first and stored < min(measured_at, num_documents) - SAMPLE:
-            stored += copy_year(engine, _name_machine(0), next(copies), MACHINES)
-            ingested, ingest_s, judge_s = 0, 0.0, 0.0
-        documents = [each for of_night in nights for each in _make_documents(*of_night)]
-        ingest_s += time_call(lambda documents=documents: insert_documents(engine, documents))
+        if fill_to and nights[0][0]:  # the first machine's year is there
+            stored += _fill(engine, stored, fill_to)
+            ingested, ingest_s, judge_s, fill_to = 0, 0.0, 0.0, None
+            num_documents = stored + SAMPLE
         campaigns = [night.plan.campaign for _, night in nights]
+        documents = _spool(state, nights)
+        ingest_s += time_call(lambda: _ingest(engine, state))
         for campaign in campaigns:
             replace_failed_checks(engine, campaign, [])
         judge_s += time_call(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
         stored, ingested = stored + len(documents), ingested + len(documents)
-        if stored >= min(measured_at, num_documents):
+        for campaign in campaigns:
+            shutil.rmtree(state.spool / campaign)
+        if not fill_to and stored >= min(measured_at, num_documents):
             yield {
                 "documents": stored,
                 "contender_runs": _count_contenders(engine),
@@ -122,8 +119,33 @@ def measure(
                 "queries_s": time_queries(state, engine, campaigns[-1]),
             }
             measured_at, ingested, ingest_s, judge_s = 2 * measured_at, 0, 0.0, 0.0
-        if stored >= num_documents:
+        if not fill_to and stored >= num_documents:
             return
+
+
+def _fill(engine: Engine, stored: int, runs: int) -> int:
+    """Copy the first machine's year until there are so many contender runs; the documents."""
+    per_document = _count_contenders(engine) / stored
+    copied, copies = 0, count()
+    while (stored + copied) * per_document < runs:
+        copied += copy_year(engine, _name_machine(0), next(copies), MACHINES)
+    return copied
+
+
+def _spool(state: State, nights: list[tuple[int, DemoNight]]) -> list[Path]:
+    """Write the nights' documents as a night does; their paths."""
+    paths = list[Path]()
+    for of_night in nights:
+        for document in _make_documents(*of_night):
+            paths.append(state.spool / document["campaign"] / f"{document['duel_run']}.json")
+            paths[-1].parent.mkdir(exist_ok=True)
+            write_json(paths[-1], document)
+    return paths
+
+
+def _ingest(engine: Engine, state: State) -> None:
+    report = ingest_spool(engine, state, only_new=True)
+    assert report.ingested and not report.rejected, report
 
 
 def _measure_file(engine: Engine) -> int:
@@ -196,33 +218,6 @@ def _watch(engine: Engine, query: Callable[[], object]) -> list[list[str]]:
             for text, values in sent
             if text.lstrip().upper().startswith(("SELECT", "WITH"))
         ]
-
-
-def copy(engine: Engine, url: str) -> dict[str, Any]:
-    """Copy all rows to another database, and compare; the rows of each table."""
-    began = time.perf_counter()
-    counts = copy_to_url(engine, url, lambda text: print(f"copied {text}", flush=True))
-    seconds = time.perf_counter() - began
-    print(f"copied and compared {sum(counts.values())} rows in {seconds:.0f} s")
-    return {"to": make_url(url).get_backend_name(), "rows": counts, "seconds": round(seconds, 1)}
-
-
-def export(engine: Engine, folder: Path, url: str) -> dict[str, Any]:
-    """Write the tables as Parquet, and fill another database from them."""
-    began = time.perf_counter()
-    counts = export_tables(engine, folder, lambda text: print(f"exported {text}", flush=True))
-    written = time.perf_counter()
-    size = sum(each.stat().st_size for each in folder.iterdir())
-    print(f"exported {sum(counts.values())} rows in {written - began:.0f} s: {size / 1e6:.0f} MB")
-    target = open_database(url)
-    import_tables(folder, target, lambda text: print(f"imported {text}", flush=True))
-    target.dispose()
-    seconds = time.perf_counter() - written
-    print(f"imported and compared in {seconds:.0f} s", flush=True)
-    return {
-        "export": {"mb": round(size / 1e6), "seconds": round(written - began, 1), "rows": counts},
-        "import": {"to": make_url(url).get_backend_name(), "seconds": round(seconds, 1)},
-    }
 
 
 def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Callable[[], object]]:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -23,15 +23,18 @@ MOST_BYTES = 64 * 2**20
 """Largest size of a document; the largest measured ones have 0.2 MiB."""
 _MAX_SHOWN = 80
 _MAX_MESSAGE = 300
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_SUSPECT = re.compile(r"[\ud800-\udfff]|\\u(?:0000|[dD][89a-fA-F])")
+"""NUL and surrogates in the text of a JSON document, also as escapes."""
 _OTHER_SCHEMA = re.compile(r"\$\.schema: wanted schema \d+, got schema (\d+)")
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """The document at `<campaign>/<duel_run>.json`. Raises ValueError naming what is wrong."""
     check_size(path)
-    document = _parse(path.read_bytes())
+    document, is_storable = _parse(path.read_bytes())
     problems = (
-        [*_unstorable(document, "$")]
+        ([] if is_storable else [*_unstorable(document, "$")])
         or [*find_schema_problems(document, "result")]
         or [*_contradictions(document, path)]
     )
@@ -48,18 +51,56 @@ def check_size(path: Path) -> None:
         raise ValueError(f"wanted a document of at most {MOST_BYTES} bytes, got {size}")
 
 
-def _parse(content: bytes) -> Any:
+def _parse(content: bytes) -> tuple[Any, bool]:
+    """The document, and whether it is sure that `_unstorable` would find nothing: to visit every
+    value again takes more time than to parse."""
     try:
-        return json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        try:
+            return _load(text, _parse_int, _parse_float), _is_plain(text)
+        except OverflowError:
+            return _load(text, int, float), False
     except (ValueError, RecursionError) as error:
         raise ValueError(f"$: wanted a JSON document, got {_show(content)}: {error}") from error
 
 
+def _load(text: str, parse_int: Callable[[str], int], parse_float: Callable[[str], float]) -> Any:
+    return json.loads(
+        text,
+        object_pairs_hook=_unique_keys,
+        parse_constant=_refuse_constant,
+        parse_int=parse_int,
+        parse_float=parse_float,
+    )
+
+
+def _parse_int(text: str) -> int:
+    """Raises OverflowError where `_unstorable` refuses the number."""
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
+
+
+def _parse_float(text: str) -> float:
+    """Raises OverflowError where `_unstorable` refuses the number."""
+    number = float(text)
+    if math.isinf(number):
+        raise OverflowError
+    return number
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no string can hold what `_unstorable` refuses."""
+    return not ("\\u" in text or not text.isascii()) or not _SUSPECT.search(text)
+
+
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-    if twice:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
         raise ValueError(f"wanted each key once, got {twice} more than once")
-    return dict(pairs)
+    return found
 
 
 def _refuse_constant(constant: str) -> float:
@@ -142,7 +183,7 @@ def _unstorable(value: Any, path: str) -> Iterator[str]:
 
 
 def _unstorable_text(value: str, path: str) -> Iterator[str]:
-    if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
+    if _UNSTORABLE.search(value):
         yield f"{path}: wanted text without NUL and lone surrogates, got {_show(value)}"
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from filelock import FileLock
-from sqlalchemy import Engine, func, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Engine, Insert, func, insert, select
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded, list_unwatched
@@ -22,11 +24,16 @@ from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document, was_of_this_schema
 from benchcore.store.metric_values import measure_amounts
 from benchcore.store.metrics import IN_COLUMNS
-from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
+from benchcore.store.models import Base, ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.store.parts import list_incomplete
 
+_Row = dict[str, Any]
+_PARTS = (ContenderRun, StartRun, Equivalence)
+"""The tables of a document besides its duel run. Rows of later ones refer to earlier ones."""
 _AT_ONCE = 500
 """Duel runs of one query: SQLite limits its variables."""
+_BYTES_AT_ONCE = 4_000_000
+"""Of documents that are stored together, some hundred: a commit each takes a third of the time."""
 _REASON = ".reason.txt"
 """The file beside a rejected document."""
 
@@ -52,7 +59,7 @@ class IngestReport:
 
 
 def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> IngestReport:
-    """Ingest every new document of the spool, one transaction each.
+    """Ingest every new document of the spool, some megabytes of them per transaction.
 
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
     database has with all its rows is not read again, so ingesting twice, or after a crash, changes
@@ -74,29 +81,46 @@ def _ingest_spool(engine: Engine, state: State, *, only_new: bool) -> IngestRepo
     already, rejected = _read_packs(engine, state, only_new=only_new)
     paths = _documents(state)
     known, incomplete = _find_known(engine, [each.stem for each in paths])
-    for path in paths:
-        there = known.get(path.stem) == path.parent.name
-        if there:
-            already.append(path.stem)
-        if there and path.stem not in incomplete:
-            continue
-        try:
-            document = read_document(path) if there else _read_new(path, known)
-        except FileNotFoundError:
-            continue  # another ingester set it aside a moment ago
-        except ValueError as error:
-            rejection = _set_aside(path, state.rejected, str(error))
-            rejected += [rejection] if rejection else []
-            continue
-        if there:
-            _heal(engine, document)
-            healed.append(path.stem)
-        elif _insert(engine, document):
-            ingested.append(path.stem)
-            known[path.stem] = path.parent.name
-        else:
-            already.append(path.stem)
+    for part in _split_by_size(paths):
+        new = list[dict[str, Any]]()
+        for path in part:
+            there = known.get(path.stem) == path.parent.name
+            if there:
+                already.append(path.stem)
+            if there and path.stem not in incomplete:
+                continue
+            try:
+                document = read_document(path) if there else _read_new(path, known)
+            except FileNotFoundError:
+                continue  # another ingester set it aside a moment ago
+            except ValueError as error:
+                rejection = _set_aside(path, state.rejected, str(error))
+                rejected += [rejection] if rejection else []
+                continue
+            if there:
+                _heal(engine, document)
+                healed.append(path.stem)
+            else:
+                new.append(document)
+                known[path.stem] = path.parent.name
+        stored = _insert(engine, new)
+        ingested += stored
+        already += [each["duel_run"] for each in new if each["duel_run"] not in stored]
     return IngestReport(tuple(ingested), tuple(already), tuple(rejected), tuple(healed))
+
+
+def _split_by_size(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Parts of some megabytes."""
+    part, size = list[Path](), 0
+    for path in paths:
+        part.append(path)
+        with suppress(FileNotFoundError):  # another ingester set it aside a moment ago
+            size += path.stat().st_size
+        if size >= _BYTES_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _find_known(engine: Engine, runs: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -163,52 +187,60 @@ def _read_new(path: Path, known: Mapping[str, str]) -> dict[str, Any]:
     return read_document(path)
 
 
-def _insert(engine: Engine, document: Mapping[str, Any]) -> bool:
-    """False if another ingester was faster."""
+def _insert(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Store documents in one transaction, or each alone if that is refused; the duel runs, less
+    those with which another ingester was faster."""
+    if not documents:
+        return []
     try:
-        insert_documents(engine, [document])
-    except IntegrityError:
+        insert_documents(engine, documents)
+    except (IntegrityError, DataError):
+        if len(documents) > 1:
+            return [run for each in documents for run in _insert(engine, [each])]
         with Session(engine) as session:
-            if session.get(DuelRun, document["duel_run"]) is None:
+            if session.get(DuelRun, documents[0]["duel_run"]) is None:
                 raise
-        return False
-    return True
+        return []
+    return [each["duel_run"] for each in documents]
 
 
 def insert_documents(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> None:
     """Store new, valid documents in one transaction."""
     parts = [_list_parts(each) for each in documents]
     with begin_writing(engine) as session:
-        session.add_all(_duel_run(each) for each in documents)
-        session.flush()
-        for of_table in zip(*parts, strict=True):
-            session.add_all(row for of_document in of_table for row in of_document)
-            session.flush()
+        session.execute(_insert_into(DuelRun), [_duel_run(each) for each in documents])
+        for table, of_documents in zip(_PARTS, zip(*parts, strict=True), strict=True):
+            if rows := [row for of_document in of_documents for row in of_document]:
+                session.execute(_insert_into(table), rows)
+
+
+def _insert_into(table: type[Base]) -> Insert:
+    """Null columns, too, else the rows are sorted by those that they lack."""
+    return insert(table).execution_options(render_nulls=True)
 
 
 def _heal(engine: Engine, document: Mapping[str, Any]) -> None:
     """Add the rows that a duel run lacks. What was judged and found of it stays."""
     with begin_writing(engine) as session:
-        for of_table in _list_parts(document):
-            for row in of_table:
-                session.merge(row)
+        for table, rows in zip(_PARTS, _list_parts(document), strict=True):
+            for row in rows:
+                session.merge(table(**row))
             session.flush()
 
 
-def _list_parts(
-    document: Mapping[str, Any],
-) -> tuple[list[ContenderRun], list[StartRun], list[Equivalence]]:
-    """The rows of a document besides its duel run. Later ones refer to earlier ones."""
+def _list_parts(document: Mapping[str, Any]) -> tuple[list[_Row], list[_Row], list[_Row]]:
+    """The rows of a document in `_PARTS`: dicts, as objects of models take half of the time."""
     run = document["duel_run"]
     on_gpu = document["allocation"]["device"]["kind"] == "gpu"
-    contenders, starts = list[ContenderRun](), list[StartRun]()
+    contenders, starts = list[_Row](), list[_Row]()
     for position, each in enumerate(document["contenders"]):
         row = _contender_run(run, position, each)
         own = [_start_run(run, each["name"], start, on_gpu=on_gpu) for start in each["starts"]]
-        row.amounts = measure_amounts(row, own, on_gpu=on_gpu)
-        contenders.append(row)
+        untimed = {"cold": row["cold"], "warm": row["warm"]}
+        read = [SimpleNamespace(**start) for start in own]
+        contenders.append(row | {"amounts": measure_amounts(untimed, read, on_gpu=on_gpu)})
         starts += own
-    return contenders, starts, [Equivalence(duel_run=run, **e) for e in document["equivalence"]]
+    return contenders, starts, [{"duel_run": run, **each} for each in document["equivalence"]]
 
 
 def _count_parts(document: Mapping[str, Any]) -> int:
@@ -217,11 +249,11 @@ def _count_parts(document: Mapping[str, Any]) -> int:
     return len(document["contenders"]) + starts + len(document["equivalence"])
 
 
-def _duel_run(document: Mapping[str, Any]) -> DuelRun:
+def _duel_run(document: Mapping[str, Any]) -> _Row:
     duel, allocation = document["duel"], document["allocation"]
     same = ("workload", "use_case", "batch", "precision", "track", "sizes", "seed")
     work = ("flops_per_step", "least_bytes_per_step")
-    return DuelRun(
+    return dict(
         **{key: duel[key] for key in (*same, *work)},
         id=document["duel_run"],
         campaign=document["campaign"],
@@ -252,11 +284,11 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
     )
 
 
-def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -> ContenderRun:
+def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -> _Row:
     environment, failure = contender["environment"], contender["failure"] or {}
     same = ("name", "arm", "role", "framework", "version", "settings", "effective", "status")
     of_environment = ("lock_sha256", "python_version", "build", "packages")
-    return ContenderRun(
+    return dict(
         **{key: contender[key] for key in same},
         **{key: environment[key] for key in of_environment},
         **{key: failure.get(key) for key in ("stage", "reason", "traceback", "cause", "xids")},
@@ -269,14 +301,12 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
     )
 
 
-def _start_run(
-    duel_run: str, contender: str, start: Mapping[str, Any], *, on_gpu: bool
-) -> StartRun:
+def _start_run(duel_run: str, contender: str, start: Mapping[str, Any], *, on_gpu: bool) -> _Row:
     same = ("status", "caches", "stages", "warm_up", "steps_per_block", "compilations_in_blocks")
     rest = ("blocks", "latency_ns", "energy", "inputs_sha256")
     valid = leave_out_degraded(start["blocks"])
     unwatched = list_unwatched(start["blocks"], on_gpu=on_gpu)
-    return StartRun(
+    return dict(
         **{key: start[key] for key in (*same, *rest)},
         **{key: start["memory"].get(key) for key in IN_COLUMNS},
         measured=start.get("measured"),

@@ -119,14 +119,14 @@ def _list_on_gpu(session: Session, runs: Select[tuple[str]]) -> set[str]:
 
 
 def measure_amounts(
-    contender: ContenderRun, starts: Iterable[StartRun], *, on_gpu: bool
+    untimed: _Untimed, starts: Iterable[Any], *, on_gpu: bool
 ) -> dict[str, float | None]:
     """What the column `contender_run.amounts` holds: the contender's tracked metrics from its
-    starts; None = not measured. Step times are in ratios, errors in proofs."""
+    starts, which have a start_run's attributes; None = not measured. Step times are in ratios,
+    errors in proofs."""
     ordered = sorted(starts, key=lambda start: start.start_index)
     if not ordered:
         return dict.fromkeys(each.key for each in STORED)
-    untimed: _Untimed = {"cold": contender.cold, "warm": contender.warm}
     return {
         each.key: aggregate(each, read_values(each, ordered, untimed, on_gpu)) for each in STORED
     }

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     cast,
+    func,
     insert,
     select,
     text,
@@ -104,6 +105,21 @@ def copy_to_url(source: Engine, url: str, report: Callable[[str], None]) -> dict
         return copy_database(source, target, report)
     finally:
         target.dispose()
+
+
+def compare_databases(ours: Engine, theirs: Engine) -> dict[str, int]:
+    """Compare every row of two databases, of either engine; rows of each table. Raises
+    DamagedFileError for the first that differs."""
+    counts = dict[str, int]()
+    with begin_reading(ours) as left, begin_reading(theirs) as right:
+        for table in Base.metadata.sorted_tables:
+            _compare(
+                lambda table: read_parts(left, table),
+                lambda table: read_parts(right, table),
+                table,
+            )
+            counts[table.name] = left.scalar(select(func.count()).select_from(table)) or 0
+    return counts
 
 
 def find_damage(engine: Engine) -> list[str]:

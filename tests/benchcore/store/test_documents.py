@@ -184,6 +184,39 @@ def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
         read_document(path)
 
 
+@pytest.mark.parametrize(
+    ("flag", "encoding"),
+    [
+        (r'"\uD83D"', "utf-8"),
+        (r'"\udfff"', "utf-16"),
+        (r'"\u0000"', "utf-8"),
+        ('"\udbff"', "utf-8"),
+        ("-9223372036854775809", "utf-16"),
+        ("-1e400", "utf-8"),
+    ],
+)
+def test_what_no_database_stores_is_refused_however_it_is_written(
+    flag: str, encoding: str, tmp_path: Path
+) -> None:
+    document = make_document()
+    first(document)["settings"]["flag"] = "FLAG"
+    path = spool_document(tmp_path, document)
+    text = path.read_text().replace('"FLAG"', flag)
+    path.write_bytes(text.encode(encoding, "surrogatepass"))
+    with pytest.raises(ValueError, match=r"^\$\.contenders\[0\]\.settings\.flag: wanted "):
+        read_document(path)
+
+
+@pytest.mark.parametrize("flag", ["\N{GREEK SMALL LETTER MU}s", "\N{RACING CAR}", r"\u0000"])
+def test_any_other_text_is_stored(flag: str, tmp_path: Path) -> None:
+    document = make_document()
+    first(document)["settings"]["flag"] = flag
+    path = spool_document(tmp_path, document)
+    assert read_document(path) == document
+    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    assert read_document(path) == document
+
+
 def test_many_problems_are_summarised(tmp_path: Path) -> None:
     document = make_document(starts=10, rounds=10)
     for start in first(document)["starts"]:

@@ -21,7 +21,7 @@ from sqlalchemy import delete, event, select
 
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing, open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.ingest import ingest_spool, insert_documents
 from benchcore.store.models import Base, ContenderRun, Equivalence, FailedCheckRow, StartRun
 
 IDS = ("0" * 16, "1" * 16, "2" * 16)
@@ -218,6 +218,41 @@ def test_a_second_ingest_of_the_same_document_gives_way(
     report = ingest_spool(engine, state)
     assert (report.ingested, report.already) == ((), (DUEL_RUN,))
     assert len(all_rows(engine)["duel_run"]) == 1
+
+
+def test_documents_are_stored_together_and_each_alone_where_another_ingest_was_faster(
+    engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = list[int]()
+
+    def count(engine: Engine, documents: list[Any]) -> None:
+        sizes.append(len(documents))
+        if len(sizes) == 1:
+            insert_documents(engine, documents[1:2])
+        insert_documents(engine, documents)
+
+    spool_three(state)
+    monkeypatch.setattr("benchcore.store.ingest.insert_documents", count)
+    report = ingest_spool(engine, state)
+    assert (report.ingested, report.already) == ((IDS[0], IDS[2]), (IDS[1],))
+    assert sizes == [3, 1, 1, 1]
+    assert len(all_rows(engine)["duel_run"]) == 3
+
+
+def test_a_transaction_holds_some_megabytes(
+    engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool_three(state)
+    commits = list[object]()
+
+    def count(connection: object) -> None:
+        commits.append(connection)
+
+    event.listen(engine, "commit", count)
+    monkeypatch.setattr("benchcore.store.ingest._BYTES_AT_ONCE", 1)
+    assert ingest_spool(engine, state).ingested == IDS
+    event.remove(engine, "commit", count)
+    assert len(commits) == 3
 
 
 def test_an_invalid_document_is_rejected_with_its_reason(engine: Engine, state: State) -> None:
