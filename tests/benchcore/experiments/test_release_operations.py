@@ -122,7 +122,7 @@ def test_the_campaign_of_a_release_asks_operations_as_the_newest_versions(
     """The Guide reads no versions that were named, so that the page would not change."""
     plan = _plan_release(tmp_path, monkeypatch, "0.12.0")
     asked = _list_operations(plan)
-    assert len(asked) == 22, "every one of the profile breadth"
+    assert len(asked) == 21, "every one of the profile breadth"
     for duel in asked:
         eager = duel.case.endswith("_small")
         assert {each.arm for each in duel.contenders} == (EAGER if eager else ARMS)
