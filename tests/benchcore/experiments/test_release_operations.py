@@ -47,7 +47,7 @@ def _answer(case: str, ratio: float, day: int = 1, **changes: Any) -> dict[str, 
 def test_listed_operations_come_first_whatever_they_cost_then_the_longest_unmeasured() -> None:
     answers = [
         _answer("sort_large", 3.0),
-        _answer("fft_small_cold", 1 / 5),
+        _answer("fft_large_cold", 1 / 5),
         _answer("gather_medium", 1.5, day=2),
         _answer("softmax_medium", 2.01),
         _answer("softmax_large_bf16", 9.0, device="cuda:0"),
