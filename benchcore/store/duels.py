@@ -197,7 +197,7 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
     now = datetime.now(UTC)
     with begin_writing(engine) as session:
         session.execute(delete(PairRatio).where(PairRatio.duel_run.in_(ratios)))
-        session.add_all(
+        rows = [
             PairRatio(
                 **{
                     **dataclasses.asdict(ratio),
@@ -209,7 +209,8 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
             )
             for duel_run, of_duel in ratios.items()
             for ratio in of_duel
-        )
+        ]
+        session.bulk_save_objects(rows)  # without the bookkeeping of `add_all`
 
 
 def judge_campaign(

@@ -102,17 +102,23 @@ def learn_spread(
     """
     from scipy.special import fdtrc
 
-    known = [np.asarray(each, float) for each in earlier if len(each) > 1]
+    known = [each for each in earlier if len(each) > 1]
     if len(samples) < 2 or len(known) < FEWEST_CASES:
         return None
     freedom = np.array([len(each) - 1.0 for each in known])
-    variances = np.array([float(each.var(ddof=1)) for each in known])
+    variances = np.array([_variance(each) for each in known])
     prior = fit_variances(variances, freedom, float(freedom.sum()))
     if prior is None:
         return None
     ratio = float(np.var(samples, ddof=1)) / prior.variance
     unlike = fdtrc(len(samples) - 1, prior.freedom, ratio) < _UNLIKE
     return None if unlike else prior
+
+
+def _variance(samples: Sequence[float]) -> float:
+    """As `numpy.var(samples, ddof=1)`, which takes ten times as long for a few samples."""
+    mean = sum(samples) / len(samples)
+    return sum((each - mean) ** 2 for each in samples) / (len(samples) - 1)
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -36,8 +37,13 @@ def log_ratios_by_start(
 def _hodges_lehmann(samples: np.ndarray) -> float:
     """The median of all pairwise means: robust to an outlier round, more efficient than the
     median."""
-    first, second = np.triu_indices(len(samples))
+    first, second = _list_pairs(len(samples))
     return float(np.median((samples[first] + samples[second]) / 2))
+
+
+@cache
+def _list_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(count)
 
 
 def judge_starts(

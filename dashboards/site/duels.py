@@ -33,7 +33,7 @@ Raw = Mapping[str, Mapping[str, Any]]
 
 def list_duels(campaign: Campaign) -> Iterator[tuple[str, Block]]:
     """The id and the page of each duel of the campaign."""
-    for duel in campaign.duels.to_dict("records"):
+    for duel in campaign.rows("duels"):
         raw = campaign.raw.get(duel["duel_run"])
         if raw is not None:
             yield duel["duel_run"], describe_duel(campaign, duel, raw)

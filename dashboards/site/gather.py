@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,7 @@ from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import explain_void
 from benchcore.store.series import ROLLING
+from dashboards.frames import to_rows
 
 _Event = dict[str, Any]
 
@@ -49,33 +50,23 @@ class Campaign:
     name: str
     plan: Plan | None
     times: RunTimes
-    duels: pd.DataFrame
-    ratios: pd.DataFrame
-    contenders: pd.DataFrame
-    equivalence: pd.DataFrame
-    failed_checks: pd.DataFrame
-    profiles: pd.DataFrame
-    bottlenecks: pd.DataFrame
-    epochs: pd.DataFrame
+    runs: Sequence[str]
+    """Its duel runs, oldest first."""
     errors: Amounts
     """What proofs measured of each contender against float64, by duel run and name."""
     raw: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """As `benchcore.store.frames.raw_times.read_raw_times` has it."""
     of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]]
-    """The rows of each duel run, by the name of their frame. `programs` and `trainings`
-    (`benchcore.store.reports.seeds`) have no frame."""
+    """The rows of each duel run: `duels`, `ratios`, `contenders`, `equivalence`, `failed_checks`,
+    `profiles`, `bottlenecks`, `epochs`, `programs` and `trainings`. Campaigns that were read
+    together share it."""
     void: str | None
     """Why nothing of it counts, in one sentence; None = something does."""
     docs: frozenset[str]
     """The pages of its Data Docs that were written, without their endings."""
 
-    @cached_property
-    def runs(self) -> list[str]:
-        """Its duel runs, oldest first."""
-        return list(self.duels["duel_run"])
-
     def rows(self, frame: str) -> list[dict[str, Any]]:
-        """The rows of a frame, duel by duel."""
+        """The rows of one kind, duel by duel."""
         of_frame = self.of_duels[frame]
         return [row for run in self.runs for row in of_frame.get(run, ())]
 
@@ -92,7 +83,17 @@ class Campaign:
     @property
     def first(self) -> dict[str, Any]:
         """Its first duel, for what all of them share."""
-        return self.rows("duels")[0]
+        return self.of_duels["duels"][self.runs[0]][0]
+
+    @property
+    def begun(self) -> datetime:
+        """When its first duel began."""
+        return self.first["started_at"]
+
+    @property
+    def ended(self) -> datetime:
+        """When the last of its duels ended."""
+        return max(row["ended_at"] for row in self.rows("duels"))
 
     @property
     def versions(self) -> dict[str, str]:
@@ -118,22 +119,18 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
     for first in range(0, len(names), _AT_ONCE):
         part = names[first : first + _AT_ONCE]
         frames = _read_frames(engine, part)
+        runs = defaultdict[str, list[str]](list)
+        for run, name in frames["duels"][["duel_run", "campaign"]].to_numpy():
+            runs[name].append(run)
         raw = read_raw_times(engine, part)
         programs = list_programs(engine, part)
         trainings = list_trainings(engine, part, frames["ratios"].to_dict("records"))
         errors = read_campaign_errors(engine, part)
-        of_duels = {name: _group_rows(frame) for name, frame in frames.items()}
+        of_duels = {name: _group(to_rows(frame)) for name, frame in frames.items()}
         of_duels |= {"programs": _group(programs), "trainings": _group(trainings)}
         shared: dict[str, Any] = {"raw": raw, "of_duels": of_duels, "errors": errors}
-        split = {name: dict(iter(each.groupby("campaign"))) for name, each in frames.items()}
         for name in part:
-            of_one = {key: _pick(split[key].get(name), frame) for key, frame in frames.items()}
-            yield _make_campaign(state, engine, name, of_one, shared)
-
-
-def _pick(found: pd.DataFrame | None, of_all: pd.DataFrame) -> pd.DataFrame:
-    """A campaign's rows of a frame; without any, an empty frame of the same columns."""
-    return (of_all.iloc[:0] if found is None else found).reset_index(drop=True)
+            yield _make_campaign(state, engine, name, runs[name], shared)
 
 
 def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -150,11 +147,6 @@ def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame
     }
 
 
-def _group_rows(frame: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    rows = [{str(key): each for key, each in row.items()} for row in frame.to_dict("records")]
-    return _group(rows)
-
-
 def _group(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     found = defaultdict[str, list[dict[str, Any]]](list)
     for row in rows:
@@ -166,11 +158,11 @@ def _make_campaign(
     state: State,
     engine: Engine,
     name: str,
-    frames: Mapping[str, pd.DataFrame],
+    runs: Sequence[str],
     shared: Mapping[str, Any],
 ) -> Campaign:
     """`shared` are the fields that campaigns which are read together have in common."""
-    if frames["duels"].empty:
+    if not runs:
         raise UserError(
             f"wanted results of campaign {name!r}, but the database holds none; "
             "run `deadheat ingest`, or measure it with `deadheat nightly`"
@@ -181,21 +173,14 @@ def _make_campaign(
         times=time_last_run(ProgressReader(progress_log(state, name).path).read_new()),
         void=explain_void(engine, name),
         docs=frozenset(each.stem for each in state.data_docs(name).glob("*.html")),
+        runs=runs,
         **shared,
-        duels=frames["duels"],
-        ratios=frames["ratios"],
-        contenders=frames["contenders"],
-        equivalence=frames["equivalence"],
-        failed_checks=frames["failed_checks"],
-        profiles=frames["profiles"],
-        bottlenecks=frames["bottlenecks"],
-        epochs=frames["epochs"],
     )
 
 
-def count_failed(contenders: pd.DataFrame) -> int:
+def count_failed(contenders: Iterable[Mapping[str, Any]]) -> int:
     """How many contenders did not end well."""
-    return sum(status != "ok" for status in contenders["status"])
+    return sum(each["status"] != "ok" for each in contenders)
 
 
 def _find_plan(state: State, name: str) -> Plan | None:

@@ -29,17 +29,17 @@ def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int
         "name": campaign.name,
         "kind": campaign.kind,
         "profile": campaign.profile,
-        "at": campaign.duels["started_at"].min().isoformat(timespec="seconds"),
-        "ended_at": campaign.duels["ended_at"].max().isoformat(timespec="seconds"),
+        "at": campaign.begun.isoformat(timespec="seconds"),
+        "ended_at": campaign.ended.isoformat(timespec="seconds"),
         "device": campaign.first["device_model"],
         "fingerprint": campaign.first["device_fingerprint"],
         "versions": campaign.versions,
         "planned": None if plan is None else len(plan.duels),
-        "measured": len(campaign.duels),
+        "measured": len(campaign.runs),
         "counts": dict(counts),
         "failed_checks": _count_checks(campaign, "critical"),
         "warnings": _count_checks(campaign, "warning"),
-        "failed": count_failed(campaign.contenders),
+        "failed": count_failed(campaign.rows("contenders")),
         "wall_s": times.wall_s,
         "measuring_s": times.measuring_s,
         "bytes": num_bytes,
@@ -57,8 +57,8 @@ def link_suite(campaign: str, suite: str, docs: Collection[str]) -> blocks.Cell:
 
 
 def _count_checks(campaign: Campaign, severity: Severity) -> dict[str, int]:
-    found = campaign.failed_checks
-    suites = [str(each) for each in found.loc[found["severity"] == severity, "suite"]]
+    found = [each for each in campaign.rows("failed_checks") if each["severity"] == severity]
+    suites = [str(each["suite"]) for each in found]
     return dict(Counter(suites).most_common())
 
 

@@ -7,12 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import pandas as pd
-
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
 from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
-from dashboards.frames import counting, is_fair, newest_pairs, select_rows
+from dashboards.frames import does_count, is_fair, newest_pair_rows
 from dashboards.site.gather import Campaign
 from dashboards.site.pairs import series_of
 from dashboards.site.voids import count_causes
@@ -20,19 +18,21 @@ from dashboards.site.voids import count_causes
 _MOST_CAUSES = 2
 _MOST_NAMES = 4
 _USE_CASES = ("train", "infer")
+_CASE = ("workload", "case_name", "track")
 
 
 def count_pairs(campaign: Campaign) -> dict[str, Any]:
     """The numbers that a verdict needs: pairs, cases, and causes of what does not count."""
-    counted = campaign.ratios.loc[counting(campaign.ratios)]
+    ratios = campaign.rows("ratios")
+    counted = list(filter(does_count, ratios))
     return {
-        "pairs": len(campaign.ratios),
+        "pairs": len(ratios),
         "counting": len(counted),
-        "cases": len(counted[["workload", "case_name", "track"]].drop_duplicates()),
+        "cases": len({tuple(row[key] for key in _CASE) for row in counted}),
         "causes": dict(count_causes(campaign).most_common()),
         "void": campaign.void,
         "fingerprint": campaign.first["device_fingerprint"],
-        "begun": campaign.duels["started_at"].min().isoformat(),
+        "begun": campaign.begun.isoformat(),
     }
 
 
@@ -82,26 +82,26 @@ def _seems_changed(suspicion: Mapping[str, Any]) -> bool:
 
 def write_run_verdict(campaign: Campaign) -> str:
     """The verdict of a campaign that is no night: who is faster in its leading pair."""
-    if not counting(campaign.ratios).any():
+    ratios = campaign.rows("ratios")
+    if not any(map(does_count, ratios)):
         return _explain_nothing(count_pairs(campaign), "in this run")
-    return write_run_headline(campaign.ratios, newest_pairs(campaign.ratios))
+    return write_run_headline(ratios)
 
 
-def write_run_headline(ratios: pd.DataFrame, pairs: pd.DataFrame) -> str:
-    """The verdict on the first of these pairs: fair first, training before inference, by name.
+def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:
+    """The verdict on the first of the newest pairs: fair first, training before inference, by name.
 
     The order ignores the values: a headline that picks the largest ratio misleads. Without a pair
     that counts among them, the first ratio that does.
     """
-    pairs = select_rows(pairs, counting(pairs))
-    if pairs.empty:
-        first = select_rows(ratios, counting(ratios)).to_dict("records")[0]
-        return f"On this machine, {describe_ratio(first)}."
-    lead = min(pairs.to_dict("records"), key=_rank)
+    pairs = list(filter(does_count, newest_pair_rows(ratios)))
+    if not pairs:
+        return f"On this machine, {describe_ratio(next(filter(does_count, ratios)))}."
+    lead = min(pairs, key=_rank)
     sentence = describe_ratio(lead)
     if not is_fair(lead):
         sentence += "; the fair pair, PyTorch compiled, does not count"
-    against = [pair for pair in pairs.to_dict("records") if _opposes(pair, lead)]
+    against = [pair for pair in pairs if _opposes(pair, lead)]
     if against:
         winner = "PyTorch" if lead["log_ratio"] > 0 else "JAX"
         sentence += f", and {winner} is faster on {_list_cases(against)}"

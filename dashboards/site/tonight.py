@@ -29,7 +29,7 @@ from dashboards.formatting import (
     format_speedup,
     is_missing,
 )
-from dashboards.frames import counting, is_fair, newest_pair_rows
+from dashboards.frames import does_count, is_fair, newest_pair_rows
 from dashboards.site import blocks, voids
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
@@ -74,7 +74,7 @@ def title_campaign(campaign: Campaign) -> str:
     """`Night of 2026-11-23`, or the campaign's name if it is no night."""
     if campaign.kind != "nightly":
         return campaign.name
-    return f"Night of {campaign.duels['started_at'].min():%Y-%m-%d}"
+    return f"Night of {campaign.begun:%Y-%m-%d}"
 
 
 def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
@@ -158,7 +158,8 @@ def _list_conditions(campaign: Campaign) -> dict[str, str]:
 
 def _list_top(campaign: Campaign) -> list[Block]:
     """Below the verdict: what was measured with what, what a person must know, and what failed."""
-    count, total = int(counting(campaign.ratios).sum()), len(campaign.ratios)
+    ratios, contenders = campaign.rows("ratios"), campaign.rows("contenders")
+    count, total = sum(map(does_count, ratios)), len(ratios)
     known = campaign.versions or _span_versions(campaign)
     versions = ", ".join(f"{name} {version}" for name, version in known.items())
     counted = f"{count} of {format_count(total, 'pair')} count"
@@ -169,9 +170,9 @@ def _list_top(campaign: Campaign) -> list[Block]:
     notes = campaign.plan.notes if campaign.plan else ()
     for note in (each for each in notes if each != MADE_UP):  # which stands above every page
         listed.append(blocks.text(note, tone="note"))
-    failed = count_failed(campaign.contenders)
+    failed = count_failed(contenders)
     if failed:
-        words = f"{format_count(failed, 'contender')} of {len(campaign.contenders)} failed: "
+        words = f"{format_count(failed, 'contender')} of {len(contenders)} failed: "
         listed.append(blocks.text(words, blocks.link("reasons", "#failures"), tone="alarm"))
     return listed
 
@@ -309,12 +310,11 @@ def _fact_section(campaign: Campaign) -> Block:
     if times.wall_s is not None:
         share = format_share(times.measuring_s, times.wall_s)
         spent = f"{format_seconds(times.wall_s)}, {share} of it in duels"
-    begun, ended = campaign.duels["started_at"].min(), campaign.duels["ended_at"].max()
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Campaign", campaign.name),
         ("Interval", "95 %, Student t over starts or compilations, the wider. This node only."),
-        ("Measured", f"{begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC"),
-        ("Duels", f"{len(campaign.duels)} measured{planned}"),
+        ("Measured", f"{campaign.begun:%Y-%m-%d %H:%M} to {campaign.ended:%Y-%m-%d %H:%M} UTC"),
+        ("Duels", f"{len(campaign.runs)} measured{planned}"),
         ("Time", spent),
         ("Length", tables.describe_length(campaign.rows("contenders"))),
         ("Weights", tables.describe_weights(campaign.rows("contenders"))),

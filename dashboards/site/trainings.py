@@ -16,7 +16,7 @@ from dashboards.site.gather import Campaign
 
 def list_training_sections(campaign: Campaign) -> Iterator[Block]:
     """The epochs of every training, and the seeds of those to a target accuracy."""
-    rows = list_epochs(campaign.epochs.to_dict("records"))
+    rows = list_epochs(campaign.rows("epochs"))
     if rows:
         heads = ("case", "contender", "epoch", "starts", "time", "rate", "wait", "loss", "accuracy")
         columns = [column(each, each.capitalize()) for each in (*heads, "validation", "energy")]

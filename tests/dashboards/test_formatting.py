@@ -20,7 +20,7 @@ from dashboards.formatting import (
     format_size,
     format_speedup,
 )
-from dashboards.frames import is_fair, newest_pairs
+from dashboards.frames import is_fair, to_rows
 from dashboards.site.news import write_run_headline
 from dashboards.tables import (
     describe_length,
@@ -157,7 +157,7 @@ def test_same_and_unknown_never_read_as_a_win() -> None:
 
 def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
-    text = write_run_headline(ratios, newest_pairs(ratios))
+    text = write_run_headline(to_rows(ratios))
     assert text.startswith("On this machine, JAX 0.12.0.1 is 1.3")
     assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
 
@@ -167,14 +167,14 @@ def test_the_headline_also_states_where_the_other_is_ahead() -> None:
     turned = ratios.assign(verdict="different", counts=True)
     other = turned["workload"] != "mlp"
     turned.loc[other, ["log_ratio", "low", "high"]] = [-0.4, -0.5, -0.3]
-    text = write_run_headline(turned, newest_pairs(turned))
+    text = write_run_headline(to_rows(turned))
     assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
 
 
 def test_the_headline_states_that_only_eager_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
-    text = write_run_headline(eager_only, newest_pairs(eager_only))
+    text = write_run_headline(to_rows(eager_only))
     assert "PyTorch 2.15.0 eager on mlp train_b128" in text
     assert text.endswith("; the fair pair, PyTorch compiled, does not count.")
 

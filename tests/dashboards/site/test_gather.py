@@ -11,6 +11,7 @@ from site_nights import NIGHTS, name_night
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import open_database
+from dashboards.frames import to_rows
 from dashboards.site.duels import list_duels
 from dashboards.site.gather import Campaign, read_campaign, read_campaigns
 from dashboards.site.tonight import describe_campaign
@@ -55,7 +56,9 @@ def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> N
 
 
 def test_epochs_name_the_data_set_that_they_trained_on(alone: Campaign) -> None:
-    trained = replace(alone, epochs=sample_frames(1).epochs)
+    run = alone.runs[0]
+    rows = [row | {"duel_run": run} for row in to_rows(sample_frames(1).epochs)]
+    trained = replace(alone, of_duels={**alone.of_duels, "epochs": {run: rows}})
     found = describe_campaign(trained, "")["blocks"]
     (section,) = [each for each in found if each.get("id") == "epochs"]
     assert "Epochs of training on imagenet-100." in str(section)
