@@ -6,6 +6,7 @@ year that is copied. It takes seconds instead of half a minute.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -30,45 +31,75 @@ _FIRST = 1000
 """The machine of the first copy."""
 
 
-def copy_year(engine: Engine, fingerprint: str, number: int, machines: int) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """How the rows of a copy differ: two digits in their ids, the end of their campaigns' names,
+    their machine (None = the same), the days that they are older, and their cases."""
+
+    number: int
+    end: str
+    fingerprint: str | None = None
+    days: int = 0
+    case: int = 0
+
+
+def copy_year(
+    engine: Engine, fingerprint: str, number: int, machines: int, *, per_night: int = 1
+) -> int:
     """Store copy `number` (below `MOST`) of all rows of a machine; its duel runs. Each of so many
-    machines gets a year, then each the year before."""
+    machines gets a year, then each the year before. A night of a copy has the cases of `per_night`
+    copies, each under names of its own."""
     assert number < MOST, "a copy has two digits in its ids"
-    year, machine = divmod(number, machines)
-    own = {"device_fingerprint": f"{_FIRST + machine:016x}"}
-    of_machine = select(DuelRun.id).where(DuelRun.device_fingerprint == fingerprint)
+    group, case = divmod(number, per_night)
+    year, machine = divmod(group, machines)
+    copy = _Copy(
+        number=number,
+        end=f"-copy-{group:02x}",
+        fingerprint=f"{_FIRST + machine:016x}",
+        days=year * DAYS,
+        case=case,
+    )
+    return _store(engine, copy, DuelRun.device_fingerprint == fingerprint)
+
+
+def copy_night(engine: Engine, campaign: str) -> str:
+    """Store a campaign again, as that of the day after; its name."""
+    copy = _Copy(number=MOST - 1, end="-added", days=-1)
+    _store(engine, copy, DuelRun.campaign == campaign)
+    return f"{campaign}{copy.end}"
+
+
+def _store(engine: Engine, copy: _Copy, wanted: ColumnElement[bool]) -> int:
+    runs = select(DuelRun.id).where(wanted)
     with begin_writing(engine) as session:
+        count = session.scalar(select(func.count()).select_from(DuelRun).where(wanted)) or 0
         for model in _TABLES:
             table = Base.metadata.tables[model.__tablename__]
             run = table.c.id if model is DuelRun else table.c.duel_run
-            values = [_change(each, number, year, own, engine) for each in table.columns]
-            query = select(*values).where(run.in_(of_machine))
+            values = [_change(each, copy, engine) for each in table.columns]
+            query = select(*values).where(run.in_(runs))
             session.execute(insert(table).from_select([each.name for each in table.c], query))
-        copied = DuelRun.device_fingerprint == own["device_fingerprint"]
-        newest = select(func.count()).where(copied, DuelRun.campaign.endswith(_end(number)))
-        return session.execute(newest).scalar_one()
+    return count
 
 
-def _end(number: int) -> str:
-    return f"-copy-{number:02x}"
-
-
-def _change(
-    column: ColumnElement[Any], number: int, year: int, own: dict[str, str], engine: Engine
-) -> ColumnElement[Any]:
+def _change(column: ColumnElement[Any], copy: _Copy, engine: Engine) -> ColumnElement[Any]:
     name = column.name  # type: ignore[attr-defined]
     if name in ("id", "duel_run", "passes_of"):
-        return func.substr(column, 3).concat(f"{number:02x}")
+        return func.substr(column, 3).concat(f"{copy.number:02x}")
     if name == "campaign":
-        return column.concat(_end(number))
-    if name in own:
-        return literal(own[name])
-    if isinstance(column.type, UtcDateTime) and year:
-        return _put_back(column, year * DAYS, engine)
+        return column.concat(copy.end)
+    if name == "device_fingerprint" and copy.fingerprint:
+        return literal(copy.fingerprint)
+    if name == "case_name" and copy.case:
+        return column.concat(f"_v{copy.case}")
+    if name == "batch" and copy.case:
+        return column + literal(1000 * copy.case)
+    if isinstance(column.type, UtcDateTime) and copy.days:
+        return _put_back(column, copy.days, engine)
     return column
 
 
 def _put_back(column: ColumnElement[Any], days: int, engine: Engine) -> ColumnElement[Any]:
     if engine.dialect.name == "sqlite":
-        return func.strftime("%Y-%m-%d %H:%M:%f000", column, f"-{days} days")
+        return func.strftime("%Y-%m-%d %H:%M:%f000", column, f"{-days:+d} days")
     return column - literal(timedelta(days=days))
