@@ -154,7 +154,7 @@ def _write_labels(changes: Any, marks: Any, time: alt.X, *, late: bool) -> Any:
         above.mark_text(baseline="top", fontSize=10, **side).encode(
             x=time, y=alt.Y("row:Q", scale=None, axis=None), text="shown:N"
         ),
-        below.mark_text(baseline="bottom", color=_ALARM, fontSize=10, **side).encode(
+        below.mark_text(baseline="bottom", fontWeight="bold", fontSize=10, **side).encode(
             x=time, y=alt.value(_HISTORY_HEIGHT - 2), text="shown:N"
         ),
     )

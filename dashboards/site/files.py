@@ -17,7 +17,7 @@ from dashboards.templating import escape_json, open_templates, vega_bundle
 
 _FOLDER = Path(__file__).parent
 _ASSETS = _FOLDER / "assets"
-SCRIPTS = ("core.js", "blocks.js", "tables.js", "charts.js")
+SCRIPTS = ("core.js", "blocks.js", "tables.js", "charts.js", "filters.js")
 """On every page, in this order; a page's own script follows."""
 POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file:; "

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchcore.names import name_case_in_words
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import is_missing
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
 from dashboards.site.names import order_words
-from dashboards.site.pairs import case_key, describe_pair, pair_id
+from dashboards.site.pairs import case_key, describe_case, describe_pair, pair_id
 from dashboards.site.tonight import compare_metric, index_contenders, round_log
 from dashboards.site.voids import shorten
 
@@ -39,7 +38,8 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
         row["checkpoint"] = sides[0].get("checkpoint")
         key, month = case_key(row), f"{row['started_at']:%Y-%m}"
         measured.add(key)
-        case = cases.setdefault(key, _describe_case(key, row))
+        case = cases.setdefault(key, {"key": key, "months": [], "pairs": [], "last": ""})
+        case |= describe_case(row)
         case["months"] = sorted({*case["months"], month})
         case["last"] = max(case["last"], row["started_at"].isoformat())
         case["pairs"] = [p for p in case["pairs"] if p["id"] != pair] + [describe_pair(row)]
@@ -52,11 +52,6 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
         {"key": each.key, "title": each.heading, "unit": each.unit} for each in _METRICS
     ]
     return measured
-
-
-def _describe_case(key: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    words = {"words": name_case_in_words(row), "device": str(row["device_model"])}
-    return {"key": key, **words, "months": [], "pairs": [], "last": ""}
 
 
 def drop_night(files: SiteFiles, catalog: Mapping[str, Any], name: str) -> None:

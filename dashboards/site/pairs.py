@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchcore.names import FRAMEWORKS, name_arm
+from benchcore.names import (
+    FRAMEWORKS,
+    name_arm,
+    name_case_in_words,
+    name_model,
+    name_precision,
+    name_use_case,
+)
 from benchcore.protocol import DEFAULT_TRACK
 from benchcore.store.series import CONTROL, ROLLING
 from benchcore.verdict.history.series import SeriesKey
@@ -20,6 +27,18 @@ def case_key(row: Mapping[str, Any]) -> str:
     weights = "" if is_missing(checkpoint) else str(checkpoint)[:8]
     named = (row["workload"], row["case_name"], track, row["device_fingerprint"], weights)
     return name_file(*named)
+
+
+def describe_case(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A case in words: by these, pages filter."""
+    return {
+        "words": name_case_in_words(row),
+        "model": name_model(row["workload"]),
+        "use_case": name_use_case(row["use_case"]),
+        "precision": name_precision(row["precision"]),
+        "batch": int(row["batch"]),
+        "device": str(row["device_model"]),
+    }
 
 
 def pair_id(row: Mapping[str, Any]) -> str | None:

@@ -11,11 +11,8 @@ from benchcore.names import (
     FRAMEWORKS,
     arm_label,
     name_case_in_words,
-    name_model,
-    name_precision,
     name_setting,
 )
-from benchcore.names import name_use_case as use_case_words
 from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.store.reports.guide import NO_FRAMEWORKS
@@ -34,7 +31,7 @@ from dashboards.site import blocks, voids
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
 from dashboards.site.names import order_words
-from dashboards.site.pairs import case_key, pair_id
+from dashboards.site.pairs import case_key, describe_case, pair_id
 from dashboards.site.trainings import list_training_sections
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
@@ -102,13 +99,8 @@ def _describe_cell(
         "key": case_key(row),
         "pair_id": pair_id(row) or f"{row['a']}~{row['b']}",
         "run": row["duel_run"],
-        "words": name_case_in_words(row),
+        **describe_case(row),
         "setting": name_setting(row),
-        "model": name_model(row["workload"]),
-        "use_case": use_case_words(row["use_case"]),
-        "precision": name_precision(row["precision"]),
-        "batch": int(row["batch"]),
-        "device": str(row["device_model"]),
         "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
         "fair": is_fair(row),
         **{name: round_log(row[key]) if counts else None for name, key in _LOGS},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 from site_nights import ADHOC, NIGHTS, keep_nights, name_night
+from site_visits import launch_browser
 
 from benchcore.state import State, open_state
 from dashboards.publish import publish_campaign, publish_study
@@ -26,3 +29,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
 @pytest.fixture(scope="session")
 def site(nights: State) -> Path:
     return nights.site
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of pages."""
+    with launch_browser() as browser:
+        yield browser

@@ -1,4 +1,4 @@
-// Any two nights: compare.html#a=CAMPAIGN&b=CAMPAIGN. Two versions: #framework=torch&old=V&new=V
+// Any two nights: compare.html#a=CAMPAIGN&b=CAMPAIGN. Two versions: #framework=torch&old=V&new=V. Filters of both: &model=MLP
 "use strict";
 
 (() => {
@@ -11,7 +11,12 @@
     return h("label", {}, name, box);
   }
 
-  const go = (change) => { location.hash = new URLSearchParams({ ...deadheat.readState(), ...change }); };
+  const FILTERS = ["model", "use", "precision", "batch", "device"];
+
+  function go(change) {
+    const state = Object.entries({ ...deadheat.readState(), ...change }).filter(([, value]) => value);
+    location.hash = new URLSearchParams(state);
+  }
 
   // The change of a ratio between two duels, with an interval as wide as both together.
   function change(one, other) {
@@ -26,14 +31,17 @@
 
   const percent = (log, places) => `${log >= 0 ? "+" : "\u2212"}${Math.abs(100 * Math.expm1(log)).toFixed(places)} %`;
 
-  function rowOf(one, other) {
+  function rowOf(one, other, metric) {
     const either = other || one;
-    const row = { case: { text: either.words, href: deadheat.address("series.html", { case: either.key, pair: either.pair_id }) }, pair: either.pair,
+    const state = { case: either.key, pair: either.pair_id, ...(metric ? { metric } : {}) };
+    const row = { case: { text: either.words, href: deadheat.address("series.html", state) }, pair: either.pair,
       a: show(one), b: show(other), size: -1, change: "", verdict: "only in one of them" };
     if (!one || !other) return row;
     if (!one.counts || !other.counts || one.log === null || other.log === null) return { ...row, verdict: "void in one of them" };
     const found = change(one, other);
-    return { ...row, size: Math.abs(found.log), change: { text: found.shown, value: Math.expm1(found.log) },
+    const numbers = { size: Math.abs(found.log), change: { text: found.shown, value: Math.expm1(found.log) } };
+    if (metric) return { ...row, ...numbers, verdict: "no interval" };
+    return { ...row, ...numbers,
       verdict: found.beyond ? { text: found.log > 0 ? "JAX gained" : "PyTorch gained", badge: "bad" } : "within both intervals" };
   }
 
@@ -44,23 +52,35 @@
       { text: "void", href, title: cell.reason };
   }
 
-  function nights(a, b) {
-    const by = (night) => new Map(night.cells.map((cell) => [`${cell.key} ${cell.pair_id}`, cell]));
+  // A cell with the ratio of another metric, which has no interval; null where it was not measured.
+  function ofMetric(cell, metric) {
+    if (!metric || !cell.counts) return cell;
+    const found = cell.metrics[metric];
+    return found ? { ...cell, log: found.log, low: null, high: null, shown: deadheat.speedup(found.log).size } : null;
+  }
+
+  function nights(a, b, state, metrics) {
+    const metric = metrics.find((each) => each.key === state.metric);
+    const by = (night) => new Map(night.cells.filter((cell) => deadheat.filters.fits(cell, state, FILTERS))
+      .map((cell) => [`${cell.key} ${cell.pair_id}`, ofMetric(cell, metric && metric.key)]).filter(([, cell]) => cell));
     const [first, second] = [by(a), by(b)];
     const keys = [...new Set([...first.keys(), ...second.keys()])];
-    const rows = keys.map((key) => rowOf(first.get(key), second.get(key))).sort((x, y) => y.size - x.size);
+    if (!keys.length) return [h("p", {}, "No pair fits these filters.")];
+    const rows = keys.map((key) => rowOf(first.get(key), second.get(key), metric && metric.key)).sort((x, y) => y.size - x.size);
     const moved = rows.filter((row) => row.verdict.badge).length;
     const other = Object.entries(b.facts).filter(([name, value]) => a.facts[name] !== value);
-    return [h("p", { class: "lead" }, `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is no verdict: confirmed changes are events.`),
+    const lead = metric ? `${metric.title} has no interval in a night, so only Series and Releases show whether it changed.` :
+      `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is no verdict: confirmed changes are events.`;
+    return [h("p", { class: "lead" }, lead),
       deadheat.blocks.render({ kind: "facts", pairs: other.length ? other.map(([name, value]) => [name, `${a.facts[name] || "not recorded"} \u2192 ${value}`]) : [["Conditions and versions", "the same in both"]] }),
-      deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: "Speedup of JAX over PyTorch in both, largest change first.",
+      deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: metric ? `${metric.title}: PyTorch's amount divided by JAX's in both, largest change first.` : "Speedup of JAX over PyTorch in both, largest change first.",
         columns: [{ key: "case", name: "Case" }, { key: "pair", name: "Against" }, { key: "a", name: a.title, align: "number" },
           { key: "b", name: b.title, align: "number" }, { key: "change", name: "Change", align: "number" }, { key: "verdict", name: "Moved?" }], rows })];
   }
 
   const inOrder = (versions) => versions.sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
 
-  async function versions(given) {
+  async function versions(given, cases) {
     const found = await load("versions");
     const names = Object.keys(found).sort();
     const framework = given.framework || names[names.length - 1];
@@ -72,7 +92,8 @@
       choose("Old version", state.old, known, (value) => go({ ...state, old: value })),
       choose("New version", state.new, known, (value) => go({ ...state, new: value })));
     if (!own[state.old] || !own[state.new]) return [bar];
-    const rows = Object.entries(own[state.new]).filter(([key]) => own[state.old][key]).map(([key, cell]) => {
+    const fitting = ([key, cell]) => own[state.old][key] && deadheat.filters.fits(cases.get(cell.case) || {}, given, FILTERS);
+    const rows = Object.entries(own[state.new]).filter(fitting).map(([key, cell]) => {
       const before = own[state.old][key];
       const log = Math.log(cell.step_ns / before.step_ns);
       return { case: { text: cell.words, href: deadheat.address("series.html", { case: cell.case }) }, arm: cell.arm,
@@ -103,9 +124,15 @@
       choose("First", state.a, names, (value) => go({ a: value, b: state.b || "" })),
       choose("Second", state.b, names, (value) => go({ a: state.a || "", b: value })));
     const both = names.includes(state.a) && names.includes(state.b);
-    const found = both ? nights(...(await Promise.all([state.a, state.b].map((each) => load(`campaigns/${each}`))))) : [];
-    return [h("h1", {}, both && given.a ? `${state.a} against ${state.b}` : "Compare two nights or two versions"), h("h2", {}, "Two nights"), bar, ...found,
-      h("h2", {}, "Two versions"), ...(await versions(given))];
+    const pair = both ? await Promise.all([state.a, state.b].map((each) => load(`campaigns/${each}`))) : [];
+    const metrics = [...new Map(pair.flatMap((each) => each.metrics).map((each) => [each.key, each])).values()];
+    const changed = (key, value) => go({ [key]: value });
+    const cells = [...catalog.cases.filter((each) => each.model), ...pair.flatMap((each) => each.cells)];
+    const filters = [...deadheat.filters.selects(() => cells, given, FILTERS, changed), deadheat.filters.metricSelect(metrics, given, changed)];
+    return [h("h1", {}, both && given.a ? `${state.a} against ${state.b}` : "Compare two nights or two versions"),
+      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, ...filters),
+      h("h2", {}, "Two nights"), bar, ...(both ? nights(...pair, given, metrics) : []),
+      h("h2", {}, "Two versions"), ...(await versions(given, new Map(catalog.cases.map((each) => [each.key, each]))))];
   }
   addEventListener("hashchange", () => deadheat.show(build));
   deadheat.show(build);

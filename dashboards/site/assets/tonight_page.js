@@ -3,22 +3,9 @@
 
 (() => {
   const { h, load, loadIfThere } = deadheat;
-  const FILTERS = [
-    ["model", "Model"], ["use", "Use case"], ["precision", "Precision"], ["batch", "Batch"],
-    ["device", "Device"], ["pair", "PyTorch arm"], ["framework", "Faster"],
-  ];
+  const FILTERS = Object.keys(deadheat.filters.NAMES);
   const FULL_ENOUGH = 0.25; // share of a grid's cells that are filled; below it, a row per model is easier to read
   const LEVELS = [0.03, 0.12, 0.35, 0.8]; // of |log ratio|: 3 %, 13 %, 1.4x, 2.2x
-
-  const valueOf = (cell, key) => ({
-    model: cell.model, use: cell.use_case, precision: cell.precision, batch: String(cell.batch),
-    device: cell.device, pair: cell.pair, framework: fasterOf(cell),
-  })[key];
-
-  function fasterOf(cell) {
-    if (!cell.counts || cell.verdict !== "different") return "neither";
-    return cell.log > 0 ? "JAX" : "PyTorch";
-  }
 
   function level(log) {
     const size = LEVELS.filter((each) => Math.abs(log) >= each).length;
@@ -135,13 +122,6 @@
       h("span", {}, "PyTorch faster by"), bar([-4, -3, -2, -1]), bar([0]), bar([1, 2, 3, 4]), h("span", {}, "JAX faster by"));
   }
 
-  function select(key, name, values, state, changed) {
-    const box = h("select", { onchange: () => changed(key, box.value) },
-      h("option", { value: "" }, "all"), ...values.map(([value, text]) => h("option", { value }, text)));
-    box.value = values.some(([value]) => value === state[key]) ? state[key] : "";
-    return h("label", {}, name, box);
-  }
-
   function gridSection(night, before) {
     const body = h("div", {});
     const bar = h("div", { class: "filters", role: "group", "aria-label": "Filters" });
@@ -153,24 +133,14 @@
     }
     function draw() {
       const state = deadheat.readState();
-      const fits = (cell, besides) => FILTERS.every(([key]) =>
-        key === besides || !state[key] || valueOf(cell, key) === state[key]);
       // By default the fair pair of each case; another arm is a choice.
       const own = night.cells.filter((cell) => state.pair || cell.fair || !cell.has_fair);
       const metric = night.metrics.some((each) => each.key === state.metric) ? state.metric : "";
-      const fitting = own.filter((cell) => fits(cell));
+      const fitting = own.filter((cell) => deadheat.filters.fits(cell, state, FILTERS));
       const kept = fitting.filter((cell) => !cell.counts || ratioOf(cell, metric) !== null);
       const left = fitting.length - kept.length;
-      const options = FILTERS.map(([key, name]) => {
-        const from = key === "pair" ? night.cells : own;
-        const values = [...new Set(from.filter((cell) => fits(cell, key)).map((cell) => valueOf(cell, key)))];
-        const chosen = state[key];
-        if (chosen && !values.includes(chosen) && from.some((cell) => valueOf(cell, key) === chosen)) values.push(chosen);
-        values.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-        return values.length > 1 || chosen ? select(key, name, values.map((each) => [each, each]), state, changed) : null;
-      });
-      const metrics = night.metrics.map((each) => [each.key, each.title]);
-      bar.replaceChildren(...[...options, metrics.length ? metricSelect(metrics, state, changed) : null].filter(Boolean));
+      const options = deadheat.filters.selects((key) => (key === "pair" ? night.cells : own), state, FILTERS, changed);
+      bar.replaceChildren(...[...options, deadheat.filters.metricSelect(night.metrics, state, changed)].filter(Boolean));
       body.replaceChildren(...(kept.length ? [
         meanSentence(mean(kept, before && before.cells, metric), before), legend(), drawGrid(kept, metric, `${night.name}-grid`),
         left ? h("p", { class: "aside" }, `${left} pair${left === 1 ? "" : "s"} without this metric ${left === 1 ? "is" : "are"} left out.`) : "",
@@ -179,12 +149,6 @@
     draw();
     addEventListener("hashchange", draw);
     return section;
-  }
-
-  function metricSelect(metrics, state, changed) {
-    const label = select("metric", "Metric", metrics, state, changed);
-    label.querySelector("option").textContent = "step time";
-    return label;
   }
 
   function pager(night, catalog) {

@@ -3,88 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from manual import check_command
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
+from site_visits import CRASHED, PAGES, Visit
 
 from dashboards.formatting import format_size, format_speedup
 from dashboards.site.files import SiteFiles
 
 pytestmark = pytest.mark.browser
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-)
-CASE = "mlp.train_b128.00112233445566ff"
-DUEL = f"{(NIGHTS - 1) * 100 + 2:016x}"
-"""Of the last night, the training of the MLP."""
 NEWEST_STEP = ("0.12.1", "median_step_ns")
-CRASHED = f"{(NIGHTS - 1) * 100 + 5:016x}"
-PAGES = {
-    "index.html": 0,
-    f"{name_night(3)}/index.html": 0,
-    "series.html": 0,
-    f"series.html#case={CASE}": 1,
-    "events.html": 0,
-    "releases.html": 0,
-    "guide.html": 0,
-    "operations.html": 0,
-    "glossary.html": 0,
-    "health.html": 0,
-    "runs.html": 0,
-    f"duel.html#run={DUEL}": 3,
-    f"duel.html#run={CRASHED}": 3,
-    f"compare.html#a={name_night(3)}&b={name_night(NIGHTS - 1)}": 0,
-}
-"""How many charts each page draws."""
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("wanted chromium on PATH, found none; install it")
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """A page with a record of its requests and errors."""
-
-    def __init__(self, browser: Browser, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 800},
-            color_scheme="dark" if scheme == "dark" else "light",
-        )
-        self.page: Page = self.context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on(
-            "console", lambda text: self.complaints.append(f"{self.page.url}: {text.text}")
-        )
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-
-    def open(self, site: Path, address: str, charts: int = 0) -> Page:
-        file, _, state = address.partition("#")
-        self.page.goto("about:blank")
-        self.page.goto((site / file).as_uri() + (f"#{state}" if state else ""))
-        self.page.wait_for_selector("html[data-ready]")
-        if charts:
-            self.page.locator(".chart[data-drawn]").nth(charts - 1).wait_for(state="attached")
-        return self.page
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -161,6 +94,37 @@ def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
     assert page.locator(".heat tbody tr").count() == 5
     page = visit.open(site, "index.html#pair=eager&model=<img src=x>")
     assert "No pair fits these filters." in page.locator("#grid").inner_text()
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_a_comparison_is_filtered_by_its_address(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    nights = f"a={name_night(3)}&b={name_night(NIGHTS - 1)}"
+    page = visit.open(site, f"compare.html#{nights}")
+    of_nights, of_versions = (page.locator(".framed").nth(place) for place in (0, 1))
+    every = of_nights.locator("tbody tr").count()
+    page.get_by_role("group", name="Filters").get_by_label("Model").select_option("MLP")
+    page.wait_for_url("**model=MLP")
+    page.get_by_label("Use case").select_option("training")
+    page.wait_for_url("**use=training")
+    for table in (of_nights, of_versions):
+        table.locator("tbody tr").first.wait_for()
+        assert {each.partition(",")[0] for each in table.locator("tbody th").all_inner_texts()} == {
+            "MLP"
+        }
+    assert 0 < of_nights.locator("tbody tr").count() < every
+    state = page.url.partition("#")[2]
+    assert state == f"{nights}&model=MLP&use=training"
+    page = visit.open(site, f"compare.html#{state}&metric=cold_compile_s")
+    assert page.get_by_label("Metric").input_value() == "cold_compile_s"
+    verdicts = of_nights.locator("tbody td:last-child").all_inner_texts()
+    assert set(verdicts) <= {"no interval", "only in one of them", "void in one of them"}
+    assert "no interval" in verdicts
+    page.get_by_label("Use case").select_option("all")
+    page.wait_for_url(f"**#{nights}&model=MLP&metric=cold_compile_s")
+    page = visit.open(site, f"compare.html#{nights}&model=none")
+    assert "No pair fits these filters." in page.locator("main").inner_text()
     assert visit.complaints == []
     visit.context.close()
 
@@ -359,7 +323,9 @@ def test_each_question_is_answered_in_two_clicks_from_tonight(
 def test_compare_begins_with_the_newest_night_and_versions(browser: Browser, site: Path) -> None:
     visit = Visit(browser)
     page = visit.open(site, "compare.html")
-    first, second, framework, _old, new = page.locator(".filters select").all()
+    first, second = page.get_by_role("group", name="Two nights").locator("select").all()
+    versions = page.get_by_role("group", name="Two versions")
+    framework, _old, new = versions.locator("select").all()
     assert first.input_value() == name_night(NIGHTS - 2)
     assert second.input_value() == name_night(NIGHTS - 1)
     assert page.locator("table").count() == 2

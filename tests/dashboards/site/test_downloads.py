@@ -1,0 +1,62 @@
+"""What people take from a page: each chart as CSV, PNG and SVG, each table as CSV."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+from site_visits import DUEL, PAGES, Visit
+
+pytestmark = pytest.mark.browser
+SERIES = next(each for each in PAGES if each.startswith("series.html#"))
+
+
+def _download(page: Page, button: Locator) -> tuple[str, bytes]:
+    """The suggested name and the content of what a button gives."""
+    with page.expect_download() as download:
+        button.click()
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
+
+
+@pytest.mark.parametrize("address", [SERIES, f"duel.html#run={DUEL}"])
+def test_every_chart_downloads_as_csv_png_and_svg(
+    browser: Browser, site: Path, address: str
+) -> None:
+    visit = Visit(browser)
+    page = visit.open(site, address, PAGES[address])
+    figures = page.locator("figure:has(.chart[data-drawn])")
+    assert figures.count() >= PAGES[address]
+    for place in range(figures.count()):
+        figure = figures.nth(place)
+        found = {
+            kind: _download(page, figure.get_by_role("button", name=f"Download as {kind}: "))
+            for kind in ("CSV", "PNG", "SVG")
+        }
+        assert {name.rpartition(".")[2] for name, _ in found.values()} == {"csv", "png", "svg"}
+        rows = list(csv.reader(found["CSV"][1].decode().splitlines()))
+        assert len(rows) > 1 and {len(row) for row in rows} == {len(rows[0])}
+        png = found["PNG"][1]
+        assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) > 800  # twice as wide
+        svg = found["SVG"][1].decode()
+        assert svg.startswith("<svg") and svg.count("<path") > 3
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_a_table_downloads_the_rows_that_its_filter_leaves(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    page = visit.open(site, "runs.html")
+    nights = page.locator("#nights")
+    name, content = _download(page, nights.get_by_role("button", name="Download as CSV").first)
+    assert name == "nights.csv"
+    lines = list(csv.reader(content.decode().splitlines()))
+    assert len(lines) == 1 + nights.locator("tbody tr").count()
+    page.get_by_label("Filter rows").first.fill(lines[1][0])
+    content = _download(page, nights.get_by_role("button", name="Download as CSV").first)[1]
+    assert [row[0] for row in csv.reader(content.decode().splitlines())] == [
+        lines[0][0],
+        lines[1][0],
+    ]
+    visit.context.close()
