@@ -5,6 +5,7 @@ changed since earlier versions, and a text for upstream. Every release measures 
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -229,7 +230,7 @@ def _write_command(row: Answer) -> str:
 def _write_inputs(row: Answer) -> str:
     case = _find_tabled(row)
     if case is None:
-        return f"Case `{row['workload']} {row['case_name']}`."
+        return _write_case(row["workload"], spec_case(row["case_name"]))
     found = OPERATIONS[case.operation]
     dtype = "bfloat16" if row["precision"] == "bf16" else "float32"
     reals = [f"{name} {shape} {dtype}" for name, shape in found.floats(case.size).items()]
@@ -242,14 +243,36 @@ def _write_inputs(row: Answer) -> str:
     return f"Inputs: {', '.join([*reals, *whole, *size])}.{cold if several else ''}"
 
 
+def _write_case(workload: str, name: str) -> str:
+    """The inputs of a workload without a table of calls, and what its code reads of the case."""
+    spec = load_spec(workload)
+    case = spec.cases[name]
+    arrays = spec.make_arrays(case, 0)
+    named = {**arrays.params, **arrays.inputs}.items()
+    given = ", ".join(f"{each} {array.shape} {array.dtype}" for each, array in named)
+    fields = dataclasses.asdict(case)
+    of_case = ", ".join(f"{each} {value}" for each, value in fields.items() if each != "use_case")
+    return f"Inputs: {given}. Case `{workload} {name}`: {of_case}."
+
+
 def _write_call(row: Answer, side: str) -> list[str]:
-    """The source of a side's call; nothing for workloads without a table of calls."""
+    """The source of a side's call; of workloads without a table of calls all of its program."""
     case, framework = _find_tabled(row), row[f"{side}_framework"]
     if case is None:
-        return []
-    source = read_call(framework, case.operation)
+        source = read_program(row["workload"], framework)
+    else:
+        source = read_call(framework, case.operation)
     how = name_arm(framework, row[f"{side}_arm"])
     return [f"{how}:", "", *(f"    {line}" for line in source.splitlines()), ""]
+
+
+def read_program(workload: str, framework: str) -> str:
+    """The source of a side of a workload, from its first line after the imports."""
+    path = Path(workloads.__file__).parent / workload / f"in_{framework}.py"
+    text = path.read_text(encoding="utf-8")
+    others = (ast.Expr, ast.Import, ast.ImportFrom, ast.If)
+    first = next(each for each in ast.parse(text).body if not isinstance(each, others))
+    return "\n".join(text.splitlines()[first.lineno - 1 :])
 
 
 def read_call(framework: str, operation: str) -> str:

@@ -86,13 +86,17 @@ def test_the_text_for_upstream_states_how_inputs_stay_out_of_caches() -> None:
     assert "in turn: no" not in texts["sort_medium"]
 
 
-def test_a_workload_without_a_table_of_calls_names_its_case() -> None:
+def test_a_workload_without_a_table_of_calls_quotes_its_program_and_its_inputs() -> None:
     (block,) = [
         each["blocks"][0]["text"]
-        for each in operations_page([_answer("fused_op", 5.0, workload="kernels")])["blocks"]
+        for each in operations_page([_answer("depthwise_3x3", 1 / 5, workload="convolution")])[
+            "blocks"
+        ]
         if each["kind"] == "details"
     ]
-    assert "Case `kernels fused_op`." in block
+    assert "lax.conv_general_dilated(" in block and "functional.conv2d(" in block
+    assert "Inputs: images (8, 96, 28, 28) float32, weight (96, 1, 3, 3) float32." in block
+    assert "Case `convolution depthwise_3x3`: batch 8" in block and "groups 96" in block
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
