@@ -13,11 +13,12 @@ from sqlalchemy import Engine
 
 from benchcore.experiments.backfill import CHANGE_COLUMNS, tabulate_changes
 from benchcore.experiments.defect_summary import summarise_study
+from benchcore.names import name_arm
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.duels import judge_campaign
-from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.contenders import amount_frame, contender_frame
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
@@ -26,7 +27,7 @@ from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.waterfalls import read_waterfall
 from dashboards.defects_page import format_move, format_ratio
-from dashboards.formatting import format_speedup
+from dashboards.formatting import format_seconds, format_speedup
 from dashboards.waterfall_page import format_gain
 from data_checks.check import check_campaign
 
@@ -55,6 +56,7 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     for folder in folders:
         check_campaign(engine, folder.name)
         judge_campaign(engine, folder.name)
+    _check_costs(engine, (machine / "README.md").read_text())
     named = 0
     for chapter in chapters:
         of_chapter = [each for each in folders if f"`spool/{each.name}`" in chapter]
@@ -64,6 +66,26 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         assert len(figures) >= (len(of_chapter) if few else 3)
         assert figures <= {each for folder in of_chapter for each in _figures(engine, folder)}
     assert named == len(folders)
+
+
+def _check_costs(engine: Engine, text: str) -> None:
+    """Compile times and first steps of new shapes, of the newest documents of a case."""
+    known = amount_frame(engine).to_dict("records")
+    for line in [each for each in text.splitlines() if each.startswith("| recompile ")]:
+        case, side, *costs = (each.strip() for each in line.strip("| ").split("|"))
+        if len(costs) != 2 or "x (" in line:
+            continue
+        found = [
+            tuple(_write_cost(row[key]) for key in ("cold_compile_s", "new_shape_s"))
+            for row in known
+            if f"{row['workload']} {row['case_name']}" == case
+            and name_arm(row["framework"], row["arm"]) == side
+        ]
+        assert tuple(costs) in found, (case, side)
+
+
+def _write_cost(seconds: float | None) -> str:
+    return "none" if seconds is None or seconds != seconds else format_seconds(seconds)
 
 
 def _figures(engine: Engine, folder: Path) -> Iterator[str]:
