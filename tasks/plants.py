@@ -66,10 +66,12 @@ class Plant:
     """A function of `tasks.planted_programs`."""
     in_tests: bool = True
     """Whether the project's tests run it, too: each case takes them half a minute."""
+    starts: int = 1
+    """Of its duel: 2 for what is unfair in a later start only."""
 
     @property
     def duel(self) -> tuple[str, str]:
-        """Plants of one duel run in it together."""
+        """Plants of one duel, with as many starts, run in it together."""
         return self.workload, self.case
 
 
@@ -112,7 +114,7 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
             f"wanted a file of unfair sides, got {path} ({error}); run this in a checkout of the "
             "project, or name a file like tests/plants/plants.toml"
         ) from error
-    return sorted(plants, key=lambda plant: plant.duel)
+    return sorted(plants, key=lambda plant: (plant.duel, plant.starts))
 
 
 def provision_sides(
@@ -135,10 +137,12 @@ def run_plants(
     report: Report,
 ) -> Iterator[Outcome]:
     """Run every plant beside both fair sides, in duels of their own state under `folder`."""
-    for index, (duel, members) in enumerate(groupby(plants, lambda plant: plant.duel)):
+    groups = groupby(plants, lambda plant: (plant.duel, plant.starts))
+    for index, ((duel, starts), members) in enumerate(groups):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
         report(f"measuring {' '.join(duel)}; unfair sides: {len(named)}")
-        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}")
+        limits = dataclasses.replace(_LIMITS, starts=starts)
+        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}", limits)
 
 
 def _run_duel(
@@ -147,6 +151,7 @@ def _run_duel(
     plants: Mapping[str, Plant],
     environments: Mapping[str, EnvironmentRecord],
     folder: Path,
+    limits: DuelLimits,
 ) -> list[Outcome]:
     state = open_state(folder)
     snapshot = _plant(state, plants, _list_imports(duel, environments))
@@ -166,7 +171,7 @@ def _run_duel(
         track="default",
         device="cpu",
         seed=7,
-        limits=_LIMITS.fill_in(),
+        limits=limits.fill_in(),
         harness_version="plants",
         snapshot=hash_inside(),
         site="local",

@@ -280,7 +280,7 @@ class Contender:
         ):
             return []  # others have no digits left for it, and a bare interpreter no numpy
         if when == "after":
-            self._inspection.after(self._steps_per_block, whole=message["count_products"])
+            self._inspection.after(self._steps_per_block, whole=message["whole"])
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}

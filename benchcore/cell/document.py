@@ -20,6 +20,10 @@ from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, Role, 
 from benchcore.workloads.contract import Spec
 
 
+PRODUCTS_LATER = "products_later"
+"""In `effective`, beside `products`: those of the start that no program can foresee."""
+
+
 def utc_now() -> str:
     """The current time in the format of documents."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
@@ -63,6 +67,20 @@ def new_contender(order: ContenderOrder) -> dict[str, Any]:
         starts=[],
     )
     return to_json(contender)
+
+
+def add_effective(known: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Add what a start of a contender read back to what its earlier starts did. A reading of the
+    manifest that differs is joined to the earlier one, so that no fair start hides an unfair one;
+    products are those of the first inspected start, and of the one that was inspected later."""
+    readings = dict(known.get("manifest", {}))
+    for key, now in found["manifest"].items():
+        before = readings.get(key, now)
+        readings[key] = now if now == before else f"{before}, then {now}"
+    products = "products" if "products" not in known else PRODUCTS_LATER
+    renamed = {products: found["products"]} if "products" in found else {}
+    known |= {key: value for key, value in found.items() if key != "products"}
+    known |= {**renamed, "manifest": readings}
 
 
 def describe_failure(

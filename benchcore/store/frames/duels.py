@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 from sqlalchemy import Engine, and_
 from sqlalchemy.orm import aliased
@@ -72,16 +75,22 @@ def manifest_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 
 def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row per contender that finished with a framework: the FLOPs and dtypes counted of its
-    step (`products`; None = not counted), and the analytic FLOPs of its case."""
+    """One row per contender that finished with a framework, and a second one where a later start
+    was inspected, too: the FLOPs and dtypes counted of its step (`products`; None = not counted),
+    and the analytic FLOPs of its case."""
     of_duel = columns_of(DuelRun, "method", "device", "flops_per_step")
     columns = columns_of(ContenderRun, "name", "framework", "effective")
     query = select_columns(*CASE, *of_duel, *columns).join(ContenderRun)
     query = query.where(ContenderRun.status == "ok", ContenderRun.framework != "stdlib")
     frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
-    found = [each.get("products") for each in frame["effective"]]
-    kept = frame.drop(columns="effective")
-    return kept.assign(products=pd.Series(found, index=frame.index, dtype="object"))
+    found = pd.Series(map(_list_products, frame["effective"]), index=frame.index, dtype="object")
+    kept = frame.drop(columns="effective").assign(products=found)
+    return kept.explode("products", ignore_index=True)
+
+
+def _list_products(effective: Mapping[str, Any]) -> list[Mapping[str, Any] | None]:
+    later = effective.get("products_later")
+    return [effective.get("products"), *([later] if later else [])]
 
 
 def failed_check_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:

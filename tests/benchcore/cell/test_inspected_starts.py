@@ -1,0 +1,52 @@
+"""Which starts are inspected whole, and what their readings leave in a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
+
+from benchcore.cell.document import add_effective
+from benchcore.cell.start import choose_inspected
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.frames.duels import product_frame
+from benchcore.store.ingest import ingest_spool
+
+
+def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> None:
+    assert choose_inspected(1) == {0}
+    assert {choose_inspected(3) for _ in range(100)} == {frozenset({0, 1}), frozenset({0, 2})}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "kept"),
+    [
+        ("one wait a block", "one wait a block", "one wait a block"),
+        ("9 waits in 3 steps", "one wait a block", "9 waits in 3 steps, then one wait a block"),
+    ],
+)
+def test_a_fair_start_does_not_hide_an_unfair_one(first: str, later: str, kept: str) -> None:
+    known: dict[str, Any] = {}
+    add_effective(known, {"threads": 2, "manifest": {"synchronisation": first, "reads": "all"}})
+    add_effective(known, {"threads": 2, "manifest": {"synchronisation": later}})
+    assert known == {"threads": 2, "manifest": {"synchronisation": kept, "reads": "all"}}
+
+
+def test_the_products_of_both_inspected_starts_are_judged(state: State) -> None:
+    once, twice = ({"flops": {"float32": flops}, "missing": {}} for flops in (8, 16))
+    document = make_document([JAX, TORCH])
+    effective = document["contenders"][0]["effective"]
+    for found in (once, None, twice):
+        add_effective(effective, {"manifest": {}} | ({"products": found} if found else {}))
+    spool_document(state.spool, document)
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    frame = product_frame(engine, CAMPAIGN)
+    engine.dispose()
+    assert [*zip(frame["name"], frame["products"], strict=True)] == [
+        (JAX.name, once),
+        (JAX.name, twice),
+        (TORCH.name, None),
+    ]
