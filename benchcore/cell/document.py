@@ -19,7 +19,6 @@ from benchcore.json_types import to_json
 from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, Role, Track
 from benchcore.workloads.contract import Spec
 
-
 PRODUCTS_LATER = "products_later"
 """In `effective`, beside `products`: those of the start that no program can foresee."""
 
