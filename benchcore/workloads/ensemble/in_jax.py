@@ -144,14 +144,13 @@ _FORWARD: Mapping[str, Callable[[Case], Network]] = {
 def _differentiate(forward: Network) -> Callable[..., tuple[jax.Array, Params]]:
     """Losses (models,), and the gradients of all: each depends on its own network alone."""
 
-    def add_losses(params: Params, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def compute_losses(params: Params, images: jax.Array) -> jax.Array:
         outputs = forward(params, images)
-        losses = jnp.square(outputs).reshape(len(outputs), -1).mean(axis=1)
-        return losses.sum(), losses
+        return jnp.square(outputs).reshape(len(outputs), -1).mean(axis=1)
 
     def differentiate(params: Params, images: jax.Array) -> tuple[jax.Array, Params]:
-        (_, losses), gradients = jax.value_and_grad(add_losses, has_aux=True)(params, images)
-        return losses, gradients
+        losses, pull = jax.vjp(lambda given: compute_losses(given, images), params)
+        return losses, pull(jnp.ones_like(losses))[0]
 
     return differentiate
 

@@ -50,6 +50,7 @@ for job in jobs:
         with torch.profiler.profile() as profile:
             bound.step()
         seen = sorted({event.name for event in profile.events()})
+    products = runtime.count_products(bound) if job.get("counted") else {}
     effective = runtime.effective()
     before = runtime.num_compilations()
     for inputs in (bound.program.new_shapes or list)():
@@ -59,6 +60,7 @@ for job in jobs:
         "evidence": {name: np.asarray(array).ravel().tolist() for name, array in evidence.items()},
         "seen": seen,
         "host_calls": host_calls,
+        "needless": products.get("needless"),
         "attention": effective.get("attention"),
         "xla_flags": effective.get("xla_flags"),
     })
@@ -175,6 +177,18 @@ def test_every_batching_of_an_ensemble_computes_the_same(
         usual, *others = [next(found) for _ in _BATCHINGS]
         for each in others:
             _check_equal(*case, usual, each)
+
+
+def test_an_eager_gradient_of_an_ensemble_runs_no_needless_program(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    """Eagerly each operation is a program of its own: a sum of losses that nothing reads is one."""
+    jobs = [
+        {**_job("ensemble", "tiny_gradient", "jax", compile="none", batching=way), "counted": True}
+        for way in _BATCHINGS
+    ]
+    for found in _run(framework_environment("jax"), jobs):
+        assert found["needless"] == {"elements": 0, "operations": 0, "names": [], "unusual": []}
 
 
 @pytest.mark.parametrize(
