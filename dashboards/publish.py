@@ -16,7 +16,7 @@ from benchcore.names import name_arm, name_case_in_words
 from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.duels import list_campaigns
+from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
@@ -44,6 +44,8 @@ from dashboards.site.releases import (
 )
 from dashboards.site.tonight import describe_campaign
 
+_MOST_DUELS = 2000
+"""Duel runs whose pages a new site gets: it is there within a minute."""
 LAYOUT = 2
 """Number of the data's layout. A site of another number is built again from the database."""
 _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
@@ -51,7 +53,7 @@ _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "swee
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
-    """Add the campaign to the site, or replace it there; a new site gets every campaign.
+    """Add the campaign to the site, or replace it there; a new site gets the newest campaigns.
 
     Returns the site's first page if it shows this campaign, else the campaign's page. Raises
     UserError if the database has no results of the campaign.
@@ -63,14 +65,15 @@ def publish_campaign(state: State, campaign: str) -> Path:
         catalog = _read_catalog(files)
         names = [campaign]
         if catalog is None:
-            catalog, names = _new_catalog(), [*list_campaigns(engine), campaign]
-        touched, is_new = Touched(), len(names) > 1
+            newest = list_newest_campaigns(engine, _MOST_DUELS)
+            catalog, names = _new_catalog(), [*newest, campaign]
+        touched = Touched()
         for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
             _add_campaign(files, catalog, state, engine, each)
             touched.add(each)
         known = [each["name"] for each in catalog["campaigns"]]
-        refresh_certificates(files, engine, touched, None if is_new else [*known, campaign])
-        _finish(files, catalog, state, engine, None if is_new else [campaign])
+        refresh_certificates(files, engine, touched, known)
+        _finish(files, catalog, state, engine, names)
     return _find_page(state.site, catalog, campaign)
 
 
@@ -180,10 +183,10 @@ def _finish(
     catalog: dict[str, Any],
     state: State,
     engine: Engine,
-    campaigns: Collection[str] | None = (),
+    campaigns: Collection[str] = (),
 ) -> None:
     """Write what all campaigns share: the catalogue, verdicts of nights, and the pages. Answers of
-    the cases that `campaigns` measured are read again (None: of all)."""
+    the cases that `campaigns` measured are read again."""
     now = datetime.now(UTC)
     changes = list_changes(engine)
     for each in catalog["campaigns"]:
@@ -202,7 +205,8 @@ def _finish(
     files.write("pages/guide", guide_page(rows))
     files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())
-    files.write("pages/runs", runs_page(catalog))
+    older = len(list_campaigns(engine)) - len(catalog["campaigns"])
+    files.write("pages/runs", runs_page(catalog, older))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
     newest = files.read(f"campaigns/{nights[-1]['name']}") if nights else None
     write_machine_files(state.site, catalog, changes, newest)

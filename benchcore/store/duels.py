@@ -17,7 +17,6 @@ from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.database import begin_writing
 from benchcore.store.earlier_starts import EarlierStarts
 from benchcore.store.models import (
-    IS_CALIBRATION_RUN,
     ContenderRun,
     DuelRun,
     FailedCheckRow,
@@ -32,6 +31,7 @@ from benchcore.verdict.samples import EQUIVALENCE_BOUND
 
 DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
 """What duels of two nights have in common: workload, case, track, device, fewest starts, arms."""
+_OF_SIDE = ("duel_run", "name", "arm", "framework", "version", "role")
 _NEWEST = 5
 _MOST_RUNS = 5000
 
@@ -56,9 +56,24 @@ def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:
     return _read_records(engine, DuelRun.campaign == campaign)
 
 
-def read_calibration_runs(engine: Engine) -> list[DuelRecord]:
-    """Every start of a calibration run, of all campaigns, as `read_duels` has them."""
-    return _read_records(engine, IS_CALIBRATION_RUN)
+def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
+    """As `list_campaigns`, the newest ones that have together so many duel runs at most; at least
+    one, if there is any."""
+    newest = func.max(DuelRun.started_at)
+    query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
+    found, total = list[str](), 0
+    with Session(engine) as session:
+        for name, count in session.execute(query.order_by(newest.desc(), DuelRun.campaign.desc())):
+            total += count
+            if found and total > most_duels:
+                break
+            found.append(name)
+    return found[::-1]
+
+
+def read_starts(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:
+    """Duel runs as `read_duels` has them."""
+    return _read_records(engine, DuelRun.id.in_(duel_runs))
 
 
 def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecord]:
@@ -87,12 +102,12 @@ def _read_sides(
     blocks, compilations = _read_starts(session, wanted)
     sides = defaultdict[str, list[ContenderTimes]](list)
     query = (
-        select(ContenderRun)
+        select(*(getattr(ContenderRun, name) for name in _OF_SIDE))
         .join(DuelRun, ContenderRun.duel_run == DuelRun.id)
         .where(wanted)
         .order_by(ContenderRun.duel_run, ContenderRun.position)
     )
-    for each in session.scalars(query):
+    for each in session.execute(query):
         sides[each.duel_run].append(
             ContenderTimes(
                 name=each.name,

@@ -17,18 +17,14 @@ _TIMED = ("since", "earlier")
 
 
 def refresh_guide_rows(
-    files: SiteFiles, engine: Engine, campaigns: Collection[str] | None
+    files: SiteFiles, engine: Engine, campaigns: Collection[str]
 ) -> list[Answer]:
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured
-    are read again (None: all are); others stay as the site remembers them."""
-    known = files.read(_FILE)
-    if campaigns is None or known is None:
-        found = list_answers(engine)
-    else:
-        new = list_answers(engine, campaigns=campaigns)
-        again = {name_case_of(each) for each in new}
-        kept = (_map_times(each, datetime.fromisoformat) for each in known)
-        found = sort_answers([*(each for each in kept if name_case_of(each) not in again), *new])
+    are read again; others stay as the site remembers them."""
+    new = list_answers(engine, campaigns=campaigns)
+    again = {name_case_of(each) for each in new}
+    kept = (_map_times(each, datetime.fromisoformat) for each in files.read(_FILE) or [])
+    found = sort_answers([*(each for each in kept if name_case_of(each) not in again), *new])
     files.write(_FILE, [_map_times(each, datetime.isoformat) for each in found])
     return found
 

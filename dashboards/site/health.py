@@ -333,8 +333,9 @@ def _older_nights(nights: Sequence[Mapping[str, blocks.Cell]]) -> Block | None:
     return blocks.details(f"{format_count(len(nights), 'older night')}", [table])
 
 
-def runs_page(catalog: Mapping[str, Any]) -> Block:
-    """Every night, release and single run, newest first, each with its page."""
+def runs_page(catalog: Mapping[str, Any], num_older: int = 0) -> Block:
+    """Every night, release and single run, newest first, each with its page. `num_older` of the
+    database are not on the site."""
     entries = list(reversed(catalog["campaigns"]))
     nights = [_night_row(each) for each in entries if each["kind"] == "nightly"]
     others = [_run_row(each) for each in entries if each["kind"] != "nightly"]
@@ -347,8 +348,14 @@ def runs_page(catalog: Mapping[str, Any]) -> Block:
         column("page", "Further page"),
     )
     compare = blocks.text(blocks.link("Compare any two of them", "compare.html"), tone="aside")
+    older = blocks.text(
+        f"The database has {format_count(num_older, 'more campaign')}, older than these. "
+        "deadheat report CAMPAIGN adds the page of one.",
+        tone="aside",
+    )
     listed = [
         compare,
+        older if num_older > 0 else None,
         blocks.section(
             "Nights",
             [

@@ -23,7 +23,8 @@ from dashboards.site.numerics import numerics_table, release_key
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
 _MOST_CAMPAIGNS = 60
-"""Campaigns from which a case is certified."""
+"""Campaigns from which a case is certified, of the newest `_NEWEST_CAMPAIGNS`."""
+_NEWEST_CAMPAIGNS = 400
 _COPIED = (
     *("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm", "metric"),
     *("noun", "certificate", "bound", "change", "low", "high", "reason", "num_samples"),
@@ -50,16 +51,14 @@ class Touched:
 
 
 def refresh_certificates(
-    files: SiteFiles, engine: Engine, touched: Touched, campaigns: Sequence[str] | None
+    files: SiteFiles, engine: Engine, touched: Touched, campaigns: Sequence[str]
 ) -> None:
-    """Certify the touched releases again, each case from the newest of those `campaigns` that
-    measured it (None: from all); others stay."""
+    """Certify the touched releases again, each case from the newest of these `campaigns` that
+    measured it; others stay."""
     if not touched.releases:
         return
-    read = None
-    if campaigns is not None:
-        measuring = list_measuring(engine, touched.releases, _MOST_CAMPAIGNS)
-        read = sorted(measuring & set(campaigns))
+    newest = campaigns[-_NEWEST_CAMPAIGNS:]
+    read = sorted(list_measuring(engine, touched.releases, _MOST_CAMPAIGNS, newest))
     known = files.read("releases") or []
     names = ("workload", "case_name")
     cases = {

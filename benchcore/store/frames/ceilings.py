@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -55,10 +55,13 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     takes the ceilings of the whole campaign to find out.
     """
     find_shape = cache(_find_shape)  # of thousands of rows, of some fifty cases
+    times = dict[str, list[SentinelTime]]()  # what the contenders of a duel share
+    for row in frame.drop_duplicates("duel_run").to_dict("records"):
+        times[row["duel_run"]] = _list_times(row, sentinels)
     findings = _void_where_both_are_beyond(
         frame,
         [
-            _judge(row, sentinels, find_shape(row["workload"], row["case_name"]))
+            _judge(row, times[row["duel_run"]], find_shape(row["workload"], row["case_name"]))
             for row in frame.to_dict("records")
         ],
     )
@@ -102,7 +105,19 @@ def _find_shape(workload: str, case: str) -> tuple[int, float]:
     return count_devices(workload, case), winograd_share(workload, case)
 
 
-def _judge(row: Mapping[str, Any], sentinels: Sentinels, shape: tuple[int, float]) -> RooflineCheck:
+def _list_times(row: Mapping[str, Any], sentinels: Sentinels) -> list[SentinelTime]:
+    begun = row["started_at"]
+    return [
+        each.time
+        for each in sentinels.get((row["device_fingerprint"], row["method"]), [])
+        if each.campaign == row["campaign"]
+        or begun - timedelta(days=RECENT_DAYS) <= each.started_at <= begun
+    ]
+
+
+def _judge(
+    row: Mapping[str, Any], times: Sequence[SentinelTime], shape: tuple[int, float]
+) -> RooflineCheck:
     """Judge the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
     # A ceiling is one GPU's. Several devices of a CPU are parts of it.
@@ -113,16 +128,9 @@ def _judge(row: Mapping[str, Any], sentinels: Sentinels, shape: tuple[int, float
         winograd_share=shape[1],
         cache_bytes=GPU_CACHE_BYTES if gpu else row["host"].get("cache_bytes"),
     )
-    begun = row["started_at"]
-    mine = [
-        each.time
-        for each in sentinels.get((row["device_fingerprint"], row["method"]), [])
-        if each.campaign == row["campaign"]
-        or begun - timedelta(days=RECENT_DAYS) <= each.started_at <= begun
-    ]
     step_ns = row["fastest_step_ns"]
     return judge_step(
-        work, find_ceilings(mine, row["precision"]), None if pd.isna(step_ns) else step_ns
+        work, find_ceilings(times, row["precision"]), None if pd.isna(step_ns) else step_ns
     )
 
 

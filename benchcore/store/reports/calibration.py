@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, and_, func, select
+from sqlalchemy import Engine, Row, and_, func, select
 from sqlalchemy.orm import Session
 
-from benchcore.store.duels import read_calibration_runs
+from benchcore.store.duels import read_starts
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord
@@ -37,10 +37,15 @@ from benchcore.verdict.duel.ratios import ContenderTimes
 from benchcore.verdict.history.thresholds import HISTORY_DAYS
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
+_MOST_STARTS = 1000
+"""Some 200 runs: their rates hold for today's code, and a night reads no more of them."""
+_OF_DUEL = ("id", "seed", "workload", "case_name", "device_fingerprint")
+
 
 def measure_calibration(engine: Engine) -> dict[str, Any]:
     """Rates with their intervals, each run's outcome, the smallest effect that a confirmation
-    detects in each series, and the starts that don't count, with the reason."""
+    detects in each series, and the starts that don't count, with the reason. Rates are those of the
+    newest `_MOST_STARTS` starts."""
     runs, unfinished, lost = read_runs(engine)
     outcomes = [judge_run(each) for each in runs]
     return {
@@ -109,11 +114,12 @@ def read_runs(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
 
 def _read_starts(engine: Engine) -> list[tuple[CalibrationRun, str | None]]:
     """Each start as a run of one start, and why it does not count."""
-    records = read_calibration_runs(engine)
+    columns = [getattr(DuelRun, name) for name in _OF_DUEL]
+    query = select(*columns).where(IS_CALIBRATION_RUN).order_by(DuelRun.started_at.desc())
     with Session(engine) as session:
-        query = select(DuelRun).where(IS_CALIBRATION_RUN)
-        duels = {each.id: each for each in session.scalars(query)}
-        slowdowns = _read_slowdowns(session)
+        duels = {each.id: each for each in session.execute(query.limit(_MOST_STARTS))}
+        slowdowns = _read_slowdowns(session, duels)
+    records = read_starts(engine, duels)
     return [_read_start(each, duels[each.duel_run], slowdowns[each.duel_run]) for each in records]
 
 
@@ -121,22 +127,24 @@ _Slowdowns = Mapping[str, tuple[int, int]]
 """By contender: per cent of more work, and the fewest steps of its blocks."""
 
 
-def _read_slowdowns(session: Session) -> Mapping[str, dict[str, tuple[int, int]]]:
+def _read_slowdowns(
+    session: Session, duel_runs: Collection[str]
+) -> Mapping[str, dict[str, tuple[int, int]]]:
+    columns = (ContenderRun.duel_run, ContenderRun.name, ContenderRun.settings)
     query = (
-        select_columns(ContenderRun, StartRun.steps_per_block)
+        select_columns(*columns, StartRun.steps_per_block)
         .join(ContenderRun)
         .join(StartRun)
-        .where(IS_CALIBRATION_RUN)
+        .where(DuelRun.id.in_(duel_runs))
     )
     slowdowns = defaultdict[str, dict[str, tuple[int, int]]](dict)
-    for each, steps in session.execute(query):
-        percent = int(each.settings.get(INJECTED_SLOWDOWN, 0))
-        slowdowns[each.duel_run][each.name] = (percent, steps or 0)
+    for run, name, settings, steps in session.execute(query):
+        slowdowns[run][name] = (int(settings.get(INJECTED_SLOWDOWN, 0)), steps or 0)
     return slowdowns
 
 
 def _read_start(
-    record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns
+    record: DuelRecord, duel: Row[Any], slowdowns: _Slowdowns
 ) -> tuple[CalibrationRun, str | None]:
     sides: dict[str, ContenderTimes] = dict(zip(CELLS, record.sides, strict=False))
     percents = {cell: slowdowns.get(side.name, (0, 0))[0] for cell, side in sides.items()}

@@ -163,9 +163,11 @@ def _correct(rows: Sequence[dict[str, Any]]) -> None:
                 row["reason"] = f"not significant among the {len(of_one)} tests of this release"
 
 
-def list_measuring(engine: Engine, releases: Collection[Release], most: int) -> set[str]:
-    """The campaigns that measured one of these releases: of each case, arm and device the newest
-    `most`."""
+def list_measuring(
+    engine: Engine, releases: Collection[Release], most: int, campaigns: Collection[str]
+) -> set[str]:
+    """Those of the campaigns that measured one of these releases: of each case, arm and device the
+    newest `most`."""
     case = (DuelRun.workload, DuelRun.case_name, DuelRun.track, DuelRun.device_fingerprint)
     release = (PairRatio.a_framework, PairRatio.a_version, PairRatio.b_version)
     measured = (DuelRun.campaign, PairRatio.a_arm, *case, *release)
@@ -174,6 +176,7 @@ def list_measuring(engine: Engine, releases: Collection[Release], most: int) -> 
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
         .where(skip_index(PairRatio.kind) == "cross_version", PairRatio.counts)
         .where(PairRatio.a_version.in_({each[1] for each in releases}))
+        .where(DuelRun.campaign.in_(campaigns))
         .group_by(*measured)
         .order_by(func.max(DuelRun.started_at))
     )

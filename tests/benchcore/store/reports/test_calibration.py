@@ -18,6 +18,7 @@ from benchcore.store.database import Engine
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.profiles import bottleneck_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.reports import calibration
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.campaign import list_contenders, list_ratios
 from benchcore.store.series import read_series
@@ -86,6 +87,14 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
     assert (row["slowed"], row["percent"], row["culprit"]) == ("jax", 5, "jax")
     assert row["measured"] == pytest.approx(math.expm1(0.05), abs=0.005)
     assert (found["unfinished"], found["lost"]) == (0, [])
+
+
+def test_rates_are_those_of_the_newest_starts(
+    state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "_MOST_STARTS", 5)
+    store_history(engine, state, [*_write_run(0, {"b_new": 0.06}), *_write_run(1, {})])
+    assert _rates(engine)["false alarms"] == (0, 1)
 
 
 def test_calibration_runs_are_in_no_series_and_never_suspected(
