@@ -97,10 +97,11 @@ def _replace(path: Path, content: bytes) -> None:
 
 def write_csv(frame: pd.DataFrame) -> bytes:
     """CSV with a header. A text that a spreadsheet would run as a formula begins with '."""
-    return frame.map(_defuse).to_csv(index=False, lineterminator="\r\n").encode()
+    return frame.map(defuse).to_csv(index=False, lineterminator="\r\n").encode()
 
 
-def _defuse(value: Any) -> Any:
+def defuse(value: Any) -> Any:
+    """The value; a text that a spreadsheet would run as a formula begins with '."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

@@ -21,6 +21,7 @@ from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.formatting import format_ns, is_missing
+from dashboards.site.downloads import add_pairs, drop_pairs, list_section, write_parquet
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
@@ -130,6 +131,7 @@ def _add_campaign(
     _remember_cases(files, name, add_night(files, catalog, campaign))
     remember_locks(files, campaign.raw, campaign.rows("contenders"))
     remember_numerics(files, campaign)
+    add_pairs(state.site, campaign)
     _remember_versions(files, campaign)
     num_bytes = files.flush_own()
     entry = describe_entry(campaign, counts, num_bytes)
@@ -206,7 +208,8 @@ def _finish(
     files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())
     older = len(list_campaigns(engine)) - len(catalog["campaigns"])
-    files.write("pages/runs", runs_page(catalog, older))
+    write_parquet(state.site)
+    files.write("pages/runs", runs_page(catalog, older, list_section(state.site)))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
     newest = files.read(f"campaigns/{nights[-1]['name']}") if nights else None
     write_machine_files(state.site, catalog, changes, newest)
@@ -262,6 +265,9 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
         files = SiteFiles(state.site)
         catalog = _read_catalog(files) or _new_catalog()
         drop_night(files, catalog, campaign)
+        for each in catalog["campaigns"]:
+            if each["name"] == campaign:
+                drop_pairs(state.site, campaign, each["at"])
         catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != campaign]
         files.path_of(f"campaigns/{campaign}").unlink(missing_ok=True)
         (state.site / campaign / "index.html").unlink(missing_ok=True)

@@ -333,9 +333,11 @@ def _older_nights(nights: Sequence[Mapping[str, blocks.Cell]]) -> Block | None:
     return blocks.details(f"{format_count(len(nights), 'older night')}", [table])
 
 
-def runs_page(catalog: Mapping[str, Any], num_older: int = 0) -> Block:
+def runs_page(
+    catalog: Mapping[str, Any], num_older: int = 0, downloads: Block | None = None
+) -> Block:
     """Every night, release and single run, newest first, each with its page. `num_older` of the
-    database are not on the site."""
+    database are not on the site. `downloads` is a section with links to files."""
     entries = list(reversed(catalog["campaigns"]))
     nights = [_night_row(each) for each in entries if each["kind"] == "nightly"]
     others = [_run_row(each) for each in entries if each["kind"] != "nightly"]
@@ -375,5 +377,6 @@ def runs_page(catalog: Mapping[str, Any], num_older: int = 0) -> Block:
             [blocks.table("runs", "Newest first.", columns, others, empty="None yet.")],
             id="runs",
         ),
+        downloads,
     ]
     return blocks.page("Nights and runs", listed)

@@ -1,0 +1,115 @@
+"""The pairs that count as files: a CSV file per month, and the same as Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchcore.protocol import name_part
+from benchcore.store.reports.export import RATIO_COLUMNS
+from dashboards.export import defuse
+from dashboards.formatting import is_missing
+from dashboards.frames import does_count
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.gather import Campaign
+
+_FOLDER = "downloads"
+_CAMPAIGN = RATIO_COLUMNS.index("campaign")
+_SPEEDUPS = {"speedup": "log_ratio", "low": "low", "high": "high"}
+
+
+def add_pairs(site: Path, campaign: Campaign) -> None:
+    """Put a campaign's pairs that count into the file of its month, in place of what that has."""
+    path = _path_of(site, campaign.begun)
+    rows = [*_read_others(path, campaign.name), *_list_rows(campaign)]
+    _write(path, rows)
+
+
+def drop_pairs(site: Path, name: str, at: str) -> None:
+    """Remove a campaign from the file of the month in which it began (`at`, an ISO time)."""
+    path = _path_of(site, pd.Timestamp(at))
+    if path.is_file():
+        _write(path, list(_read_others(path, name)))
+
+
+def _path_of(site: Path, at: Any) -> Path:
+    return site / _FOLDER / f"ratios-{at:%Y-%m}.csv"
+
+
+def _read_others(path: Path, name: str) -> Iterator[Sequence[str]]:
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            yield from (row for row in rows if row[_CAMPAIGN] != name)
+
+
+def _list_rows(campaign: Campaign) -> Iterator[Sequence[Any]]:
+    duels = {row["duel_run"]: row for row in campaign.rows("duels")}
+    keys = {
+        (row["duel_run"], row["name"]): row["environment_key"]
+        for row in campaign.rows("contenders")
+    }
+    for row in filter(does_count, campaign.rows("ratios")):
+        run = row["duel_run"]
+        named = {f"{side}_environment_key": keys.get((run, row[side]), "") for side in "ab"}
+        speedups = {
+            name: None if is_missing(row[log]) else math.exp(row[log])
+            for name, log in _SPEEDUPS.items()
+        }
+        yield _as_text({**duels[run], **row, **named, **speedups})
+
+
+def _as_text(row: Mapping[str, Any]) -> list[Any]:
+    return ["" if is_missing(row[name]) else defuse(row[name]) for name in RATIO_COLUMNS]
+
+
+def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([RATIO_COLUMNS, *rows])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = name_part(path)
+    part.write_bytes(text.getvalue().encode())
+    part.replace(path)
+
+
+def write_parquet(site: Path) -> None:
+    """Write each file that changed as Parquet, too, if pyarrow is installed."""
+    if find_spec("pyarrow") is None:
+        return
+    for path in (site / _FOLDER).glob("*.csv"):
+        target = path.with_suffix(".parquet")
+        if target.is_file() and target.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            continue
+        part = name_part(target)
+        frame = pd.read_csv(path, parse_dates=["started_at"])
+        frame.to_parquet(part, index=False, engine="pyarrow")
+        part.replace(target)
+
+
+def list_section(site: Path) -> Block | None:
+    """The links to the files, newest month first; None without any."""
+    paths = sorted((site / _FOLDER).glob("*.csv"), reverse=True)
+    rows = [
+        {
+            "month": path.stem.removeprefix("ratios-"),
+            **{
+                kind: blocks.link(kind.upper(), f"{_FOLDER}/{each.name}")
+                for kind, each in (("csv", path), ("parquet", path.with_suffix(".parquet")))
+                if each.is_file()
+            },
+        }
+        for path in paths
+    ]
+    columns = (column("month", "Month"), column("csv", "CSV"), column("parquet", "Parquet"))
+    caption = "Every pair that counts, as deadheat export writes it, by month."
+    table = blocks.table("downloads", caption, columns, rows)
+    return blocks.section("Download all numbers", [table], id="downloads") if rows else None
