@@ -39,6 +39,8 @@ from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 _MOST_STARTS = 1000
 """Some 200 runs: their rates hold for today's code, and a night reads no more of them."""
+_MOST_RUNS = 20_000
+"""Duel runs from which the smallest visible change of each series is taken."""
 _OF_DUEL = ("id", "seed", "workload", "case_name", "device_fingerprint")
 
 
@@ -191,7 +193,7 @@ def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
 def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     """The newest nights of each series across frameworks, and the smallest effect, as a share, that
     a confirmation's first look detects in four of five cases. A series that was not measured for
-    `HISTORY_DAYS` is left out."""
+    `HISTORY_DAYS`, or in the newest `_MOST_RUNS` duel runs, is left out."""
     oldest = datetime.fromordinal(max(1, find_newest_day(engine) - HISTORY_DAYS)).replace(
         tzinfo=UTC
     )
@@ -200,11 +202,13 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
         DuelRun.device_fingerprint,
     )
     newest_first = (DuelRun.started_at.desc(), DuelRun.id)
+    recent = select(DuelRun.id).order_by(DuelRun.started_at.desc()).limit(_MOST_RUNS)
     place = func.row_number().over(partition_by=series, order_by=newest_first).label("place")
     ranked = (
         select(PairRatio.duel_run, PairRatio.a, PairRatio.b, *series, place)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
         .where(*IN_SERIES, PairRatio.kind == "cross_framework", DuelRun.started_at >= oldest)
+        .where(DuelRun.id.in_(recent))
         .subquery()
     )
     same = [getattr(PairRatio, name) == ranked.c[name] for name in ("duel_run", "a", "b")]
