@@ -15,7 +15,14 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.duels import read_starts
 from benchcore.store.frames.reading import select_columns
-from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.store.models import (
+    IS_CALIBRATION_RUN,
+    ContenderRun,
+    DuelRun,
+    PairRatio,
+    StartRun,
+    skip_index,
+)
 from benchcore.store.records import DuelRecord
 from benchcore.store.reports.starts_needed import NEWEST_NIGHTS
 from benchcore.store.series import IN_SERIES, find_newest_day
@@ -207,8 +214,8 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     ranked = (
         select(PairRatio.duel_run, PairRatio.a, PairRatio.b, *series, place)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
-        .where(*IN_SERIES, PairRatio.kind == "cross_framework", DuelRun.started_at >= oldest)
-        .where(DuelRun.id.in_(recent))
+        .where(*IN_SERIES, skip_index(PairRatio.kind) == "cross_framework")
+        .where(DuelRun.id.in_(recent), DuelRun.started_at >= oldest)
         .subquery()
     )
     same = [getattr(PairRatio, name) == ranked.c[name] for name in ("duel_run", "a", "b")]
