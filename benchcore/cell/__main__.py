@@ -22,20 +22,21 @@ from benchcore.protocol import BEAT_S, decode_order, decode_proof_order, write_j
 
 
 def main(arguments: list[str]) -> int:
-    """Run one role: `conductor|proof ORDER RESULT SCRATCH`, or
+    """Run one role: `conductor|proof ORDER RESULT SCRATCH`, `ended ORDER RESULT SCRATCH REASON`, or
     `contender|member|probe READ_FD WRITE_FD`."""
     die_with_parent()
     role, *rest = arguments
-    if role in ("conductor", "proof"):
+    if role in ("conductor", "ended", "proof"):
         threading.Thread(target=_beat, daemon=True).start()
-        order_path, result_path, scratch = (Path(argument) for argument in rest)
+        order_path, result_path, scratch = (Path(argument) for argument in rest[:3])
         document = json.loads(order_path.read_text(encoding="utf-8"))
         scratch.mkdir(parents=True, exist_ok=True)
-        if role == "conductor":
-            run = Conductor(decode_order(document), scratch).run
+        if role == "proof":
+            result = ProofRun(decode_proof_order(document), scratch).run()
         else:
-            run = ProofRun(decode_proof_order(document), scratch).run
-        write_json(result_path, run())
+            conductor = Conductor(decode_order(document), scratch)
+            result = conductor.describe_ended(*rest[3:]) if role == "ended" else conductor.run()
+        write_json(result_path, result)
         shutil.rmtree(scratch / "caches", ignore_errors=True)
     elif role in ("contender", "member", "probe"):
         channel = Channel(*(int(argument) for argument in rest))
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
             serve_probe(channel)
     else:
         raise SystemExit(
-            f"wanted the role conductor, contender, member, probe or proof, got {role!r}"
+            f"wanted the role conductor, ended, contender, member, probe or proof, got {role!r}"
         )
     return 0
 

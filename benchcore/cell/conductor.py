@@ -11,6 +11,7 @@ from typing import Any
 
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.ladder import CrashLadder
+from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.loader.epochs import list_tolerances
 from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import energy, gpu, host
@@ -55,6 +56,26 @@ class Conductor:
             contenders=list(starts.contenders.values()),
             equivalence=self._compare_evidence(),
             probe=starts.probe.describe(),
+        )
+
+    def describe_ended(self, reason: str) -> dict[str, Any]:
+        """The document of a duel that was ended because it hung: nothing is measured, and any of
+        its contenders may have been the cause."""
+        order = self._order
+        failed = ContenderFailedError("timeout", "conductor", reason, cause="timeout")
+        failure = document.describe_failure(failed, 0, None)
+        return document.assemble(
+            order,
+            duel=document.describe_duel(order, self._spec),
+            allocation=self._describe_allocation(
+                document.utc_now(), host.describe_device(order.device)
+            ),
+            contenders=[
+                {**document.new_contender(each), "status": failed.status, "failure": failure}
+                for each in order.contenders
+            ],
+            equivalence=[],
+            probe=self._starts.probe.describe(),
         )
 
     def _run_with_loader(self) -> StoppedBy:

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from benchcore.cell.launch import inherited_environ
 from benchcore.planning.catalog import count_devices
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
-from benchcore.running.heartbeat import StuckProcessError, follow_progress
+from benchcore.running.heartbeat import SILENCE_S, StuckProcessError, follow_progress
 from benchcore.state import State
 from benchcore.store.packs import unpack
 
@@ -29,6 +29,10 @@ _DOCUMENT = "result.json"
 
 class ConductorFailedError(Exception):
     """The conductor ended without a document: an infrastructure failure, not a result."""
+
+
+class _HungError(ConductorFailedError):
+    """The conductor was ended: it was stopped, or made no progress."""
 
 
 class OutOfTimeError(Exception):
@@ -53,8 +57,8 @@ def run_duel(
     """Measure one duel, unless its document exists; returns its path in the spool.
 
     Two jobs may measure a duel at the same time, if Slurm lost a node that still runs: each has its
-    own scratch folder, and the first document stays. A duel is measured once more
-    if something else killed a contender.
+    own scratch folder, and the first document stays. A duel is measured once more if something
+    else killed a contender, or it hung. If it hangs again, all contenders have the status timeout.
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     ConductorFailedError with the end of the conductor's log if it leaves no document.
     """
@@ -79,11 +83,17 @@ def _measure(
     ends_at: float | None,
 ) -> None:
     duels = state.campaigns / order.campaign / "duels"
-    scratch = _conduct(order, duels, snapshot, report, ends_at)
-    killed = _list_killed(scratch)
-    if killed:
-        report({"event": "again", "contenders": killed})
-        scratch = _conduct(order, duels, snapshot, report, ends_at)
+    conduct = functools.partial(_conduct, order, duels, snapshot, report, ends_at)
+    scratch, suspects = None, [each.name for each in order.contenders]
+    with suppress(_HungError):
+        scratch = conduct()
+        suspects = _list_killed(scratch)
+    if scratch is None or suspects:
+        report({"event": "again", "contenders": suspects})
+        try:
+            scratch = conduct()
+        except _HungError as error:
+            scratch = conduct(str(error))
     _publish(scratch, result_path(state, order.campaign, order.duel_run), duels / order.duel_run)
 
 
@@ -99,30 +109,33 @@ def _conduct(
     snapshot: Path,
     report: Callable[[dict[str, Any]], None],
     ends_at: float | None,
+    ended: str | None = None,
 ) -> Path:
-    """Run a conductor; returns its scratch folder, with the document. Raises as `run_duel`."""
+    """Run a conductor; returns its scratch folder, with the document. Raises as `run_duel`. If it
+    was `ended`, for this reason, another one only writes the document that states it."""
     scratch = duels / f"{order.duel_run}.{uuid.uuid4().hex[:8]}"
     scratch.mkdir(parents=True)
     order_path, document = scratch / "order.json", scratch / _DOCUMENT
     write_json(order_path, encode(order))
-    command = [_conductor_python(order), "-P", "-s", "-m", "benchcore.cell", "conductor"]
+    command = [_conductor_python(order), "-P", "-s", "-m", "benchcore.cell"]
+    role, reason = ("conductor", []) if ended is None else ("ended", [ended])
     with (scratch / "conductor.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, str(order_path), str(document), str(scratch)],
+            [*command, role, str(order_path), str(document), str(scratch), *reason],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**inherited_environ(), **_find_job(), "PYTHONPATH": str(snapshot)},
         )
         with end_in_time(process, ends_at) as overdue:
-            stuck = _follow(process, report, _longest_step_s(order))
+            stuck = _follow(process, report, SILENCE_S if ended else _longest_step_s(order))
         code = process.returncode
     if document.exists():
         return scratch
     if overdue.is_set():
         raise OutOfTimeError("the duel would not have ended before its allocation")
     if stuck is not None:
-        raise ConductorFailedError(f"the conductor was ended: {stuck}")
+        raise _HungError(f"the conductor was ended: {stuck}")
     message = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
     raise ConductorFailedError(f"the conductor ended with {code} and no document: {message}")
 

@@ -5,6 +5,7 @@
 | crash, oom, unsupported, environment, numerics (canary) | `classify_exception`, `classify_exit` |
 | killed | `classify_exit`: SIGKILL, and the kernel did not report that memory ran out |
 | timeout, crash (garbage on the pipe) | `process.ContenderProcess.request` |
+| timeout (of all contenders) | `Conductor.describe_ended`: the duel hung, twice |
 | unsupported, environment (before any process) | `start.StartRunner` |
 | numerics (NaN or infinity) | `start.StartRunner`, in what `proof.agreement` finds |
 | workaround | `failures.ladder`: a crash that a workaround avoided |

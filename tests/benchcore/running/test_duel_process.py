@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -147,22 +148,50 @@ def _cells_running(state: State) -> bool:
     return False
 
 
-def test_a_stopped_conductor_is_ended_and_leaves_nobody(
-    state: State, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("times", "status"), [(1, "ok"), (2, "timeout")])
+def test_a_stopped_conductor_is_ended_and_its_duel_measured_again_or_stored_with_a_status(
+    state: State, monkeypatch: pytest.MonkeyPatch, times: int, status: str
 ) -> None:
     monkeypatch.setattr(heartbeat, "SILENCE_S", 5.0)
-    order = make_order(make_contender("a"), workload="faulty", case="hang_in_step")
+    order = make_order(make_contender("a"), make_contender("b"), starts=1, passes=False)
+    stopped, again = set[int](), list[list[str]]()
 
     def stop_it(event: dict[str, Any]) -> None:
-        if event["event"] == "stage":
+        if event["event"] == "stage" and len(stopped | {_find_conductor()}) <= times:
+            stopped.add(_find_conductor())
             os.kill(_find_conductor(), signal.SIGSTOP)
+        again.extend([event["contenders"]] if event["event"] == "again" else [])
 
-    with pytest.raises(ConductorFailedError, match="sent no heartbeat for 5 s"):
-        run_duel(order, state, take_snapshot(state.snapshots), stop_it)
+    path = run_duel(order, state, take_snapshot(state.snapshots), stop_it)
+    contenders = read_document(path)["contenders"]
+    assert [each["status"] for each in contenders] == [status] * 2
+    assert again == [["a", "b"]]
+    if status == "timeout":
+        (failure,) = {json.dumps(each["failure"], sort_keys=True) for each in contenders}
+        assert "the conductor was ended: it sent no heartbeat for 5 s" in failure
     deadline = time.monotonic() + 30
     while _cells_running(state):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_conductor_that_never_answers_leaves_no_document(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a device whose driver hangs: not even its description comes back."""
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 1.0)
+    monkeypatch.setattr("benchcore.running.duel_process._conductor_python", _write_sleeper(state))
+    order = make_order(make_contender("a"))
+    with pytest.raises(ConductorFailedError, match="was ended: it sent no heartbeat for 1 s"):
+        run_duel(order, state, take_snapshot(state.snapshots), lambda event: None)
+    assert not result_path(state, order.campaign, order.duel_run).exists()
+
+
+def _write_sleeper(state: State) -> Callable[[object], str]:
+    program = state.root / "sleeper"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o700)
+    return lambda order: str(program)
 
 
 def test_measuring_processes_see_no_secret(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
