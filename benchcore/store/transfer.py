@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.types import UserDefinedType
 
 from benchcore.errors import DamagedFileError, UserError
@@ -85,12 +86,30 @@ def fill_database(
         _check_empty(writing, tables)
         for table in tables:
             for rows in read(table):
-                writing.execute(insert(_as_text(table)), rows)
+                _write(writing, table, rows)
                 counts[table.name] += len(rows)
             continue_numbers(writing, table)
             _compare(read, lambda table: read_parts(writing, table), table)
             report(f"{table.name}: {counts[table.name]} rows")
     return counts
+
+
+def _write(connection: Connection, table: Table, rows: Rows) -> None:
+    """PostgreSQL takes rows as text in a tenth of the time of an INSERT."""
+    dialect = connection.dialect
+    if dialect.name != "postgresql" or dialect.driver != "psycopg":
+        connection.execute(insert(_as_text(table)), rows)
+        return
+    quote = dialect.identifier_preparer.quote
+    names = ", ".join(map(quote, rows[0]))
+    statement = f"COPY {quote(table.name)} ({names}) FROM STDIN"
+    raw: Any = connection.connection.driver_connection
+    try:
+        with raw.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row.values())
+    except dialect.loaded_dbapi.Error as error:
+        raise OperationalError(statement, None, error) from error
 
 
 def copy_to_url(source: Engine, url: str, report: Callable[[str], None]) -> dict[str, int]:
