@@ -61,7 +61,7 @@ class Forecast:
             "stage": self._follow_stage,
             "round": self._follow_round,
             "failed": lambda event: f"{event['contender']} failed: {event['reason']}",
-            "again": lambda event: f"{', '.join(event['contenders'])} was killed or hung: measuring again",
+            "again": lambda event: f"measuring again: {', '.join(event['contenders'])} ended early",
             "environment": lambda event: f"{event['request']}: {event['text']}",
             "proof": lambda event: event["text"],
             "machine": lambda event: event["text"],
