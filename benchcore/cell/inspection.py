@@ -66,6 +66,8 @@ class Inspection:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             if self._alone:
+                if size := (self._products or {}).get("size"):
+                    self._watched["product_size"] = f"{size:.4g} FLOP"
                 taken = program.describe_taken(runtime.take_apart)
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are the silent ones of the proof

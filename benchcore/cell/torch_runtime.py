@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.explain.communication import count_in_torch
-from benchcore.cell.explain.products import MOST_COUNTED, Flops, describe
+from benchcore.cell.explain.products import MOST_COUNTED, Asked, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
@@ -279,13 +279,13 @@ class TorchRuntime:
         )
         return describe(
             lambda: inspect_compiled(self._torch, step, mode, on_gpu=self._device.type == "cuda"),
-            lambda: self._of_group(count_asked(self._torch, step, MOST_COUNTED)),
+            lambda: self._of_group(*count_asked(self._torch, step, MOST_COUNTED)),
             find_needless if self._place.size == 1 else None,
         )
 
-    def _of_group(self, flops: Flops) -> Flops:
+    def _of_group(self, flops: Flops, size: float | None) -> Asked:
         """All processes of a group do as much as this one."""
-        return {dtypes: each * self._place.size for dtypes, each in flops.items()}
+        return Asked({key: each * self._place.size for key, each in flops.items()}, size)
 
     def _dynamo(self) -> Any:
         """The compiler, if the workload imported it: eager work never imports it."""

@@ -7,14 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchcore.cell.explain.hlo import list_product_dtypes
-from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
+from benchcore.cell.explain.products import (
+    Asked,
+    Compiled,
+    add_up,
+    describe_asked,
+    join_dtypes,
+    split,
+)
 
 JITS = ("pjit", "jit")
 """A compiled function that is called, by its primitive."""
 _UNCOUNTED = ("while", "custom_call", "ffi_call")
 
 
-def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Asked:
     """The products of a step, as the mean of some that are traced. A compiled function that the
     step calls itself runs, whether its results are used or not. Afterwards the program holds
     tracers until it is reset.
@@ -22,7 +29,7 @@ def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
     Raises ValueError where the number of products depends on values.
     """
     traced = jax.make_jaxpr(lambda: [step() for _ in range(steps)])()
-    return add_up(list(_walk(traced, runs=JITS)), steps)
+    return describe_asked(list(_walk(traced, runs=JITS)), steps)
 
 
 def _walk(
@@ -47,7 +54,8 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
     if name in _FORMULAS:
         operands = [each.aval for each in equation.invars[:2]]
         flops = _FORMULAS[name](equation, *(each.shape for each in operands))
-        yield join_dtypes([str(each.dtype) for each in operands]), flops
+        dtypes = join_dtypes([str(each.dtype) for each in operands])
+        yield from ((dtypes, each) for each in split(flops, _NUM_WITHIN.get(name, 1)))
         return
     wanted = live if name in JITS else None
     inner = [list(_walk(each, wanted)) for each in list_inner(equation)]
@@ -64,7 +72,7 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
         times = math.prod(equation.params["grid_mapping"].grid)
     if name == "shard_map":  # what is inside is one device's
         times = equation.params["mesh"].size
-    yield from ((dtypes, flops * times) for each in inner for dtypes, flops in each)
+    yield from (part for each in inner for part in each for _ in range(times))
 
 
 def list_inner(equation: Any) -> Iterator[Any]:
@@ -107,6 +115,13 @@ _FORMULAS: dict[str, Callable[..., int]] = {
     "dot_general": _count_dot,
     "conv_general_dilated": _count_convolution,
 }
+
+
+_NUM_WITHIN = {
+    "dot_product_attention_fwd_wrapper": 2,
+    "dot_product_attention_bwd_wrapper": 4,
+}
+"""How many products a primitive is, where it is not one."""
 
 
 def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compiled:

@@ -9,15 +9,25 @@ between values do not. Only a reset makes a program usable afterwards.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchcore.cell.proof.needless import TOO_LARGE, TooLargeError
 
 Flops = Mapping[str, int]
 """FLOPs by the dtype of the operands; several dtypes in one product are joined by `+`."""
+
+
+class Asked(NamedTuple):
+    """The products that a step asks for: `size` is the FLOP of a typical one, the geometric mean
+    with each product's FLOPs as its weight; None = there are none. It shows work in pieces, such as
+    a loop over the samples of a batch, which the sum does not."""
+
+    flops: Flops
+    size: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +41,7 @@ class Compiled:
 
 def describe(
     inspect: Callable[[], Compiled],
-    count: Callable[[], Flops],
+    count: Callable[[], Asked],
     find_needless: Callable[[], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """What a result document holds as `effective.products`: what the step asks for, by `count`,
@@ -47,7 +57,8 @@ def describe(
         if compiled.share is None:
             missing["compiled_share"] = compiled.why
         lacking = "flops"
-        found["flops"] = dict(count())
+        asked = count()
+        found |= {"flops": dict(asked.flops), "size": asked.size}
         lacking = "needless"
         if find_needless is None:
             missing["needless"] = "several devices share the step"
@@ -67,6 +78,18 @@ def join_dtypes(dtypes: list[str]) -> str:
 
 MOST_COUNTED = 8
 """Steps that are counted in a row, to find one that works only sometimes or stores results."""
+
+
+def split(flops: int, number: int) -> list[int]:
+    """The FLOPs of each product of an operation that is so many of them."""
+    return [flops // number + (place < flops % number) for place in range(number)]
+
+
+def describe_asked(parts: list[tuple[str, int]], steps: int) -> Asked:
+    """Of the single products of so many steps, each in a row of its own."""
+    logs = sum(flops * math.log(flops) for _, flops in parts if flops)
+    total = sum(flops for _, flops in parts)
+    return Asked(add_up(parts, steps), math.exp(logs / total) if total else None)
 
 
 def add_up(parts: list[tuple[str, int]], steps: int = 1) -> Flops:

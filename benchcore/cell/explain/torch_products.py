@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
+from benchcore.cell.explain.products import Asked, Compiled, describe_asked, join_dtypes, split
 
 _COUNTING_S, _FEWEST_COUNTED = 2.0, 2
 
 
-def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
     """The products of a step with every compiled function run as it was written: the mean of two or
     more, up to `steps` within the time for it.
 
@@ -65,7 +65,7 @@ def inspect_compiled(
     """
     if mode == "none":
         return Compiled(dtypes=(), share=None, why="nothing is compiled")
-    found, asked = _count(torch, step), count_asked(torch, step)
+    found, asked = _count(torch, step).flops, count_asked(torch, step).flops
     dtypes = {each for key in found for each in key.split("+")}
     if on_gpu or "autotune" in mode:
         why = "Inductor may compute products in kernels that it generates"
@@ -74,7 +74,7 @@ def inspect_compiled(
     return Compiled(dtypes=dtypes, share=sum(found.values()) / total if total else 1.0)
 
 
-def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
     """Count every product that torch's dispatcher is asked for while steps run."""
     parts: list[tuple[str, int]] = []
 
@@ -105,7 +105,10 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
             out = func(*args, **given)
             shapes = [tuple(_part_here(each).shape) for each in operands]
             dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
-            parts.append((join_dtypes(dtypes), formula(args, shapes, out)))
+            parts.extend(
+                (join_dtypes(dtypes), each)
+                for each in _take_apart(name, args, shapes, formula(args, shapes, out))
+            )
             return out
 
     until, counted = time.monotonic() + _COUNTING_S, 0
@@ -113,7 +116,7 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
         with Counting():
             step()
         counted += 1
-    return add_up(parts, counted)
+    return describe_asked(parts, counted)
 
 
 def _part_here(tensor: Any) -> Any:
@@ -134,6 +137,23 @@ def _find_formula(name: str) -> _Formula | None:
     return _FORMULAS.get(name)
 
 
+def _take_apart(name: str, args: tuple[Any, ...], shapes: _Shapes, flops: int) -> list[int]:
+    """The FLOPs of each product of an operator: several of some are fused in one."""
+    if name.startswith(_ATTENTION):
+        return split(flops, 4 if name.endswith("_backward") else 2)
+    if name == "convolution_backward":
+        return split(flops, _count_wanted(args))
+    if name != "_native_multi_head_attention":
+        return [flops]
+    projection = 2 * math.prod(shapes[0]) * shapes[0][-1]
+    return [3 * projection, projection, *split(flops - 4 * projection, 2)]
+
+
+def _count_wanted(args: tuple[Any, ...]) -> int:
+    """Of a convolution's backward: one for the images' gradient, one for the weight's."""
+    return sum(bool(each) for each in args[10][:2])
+
+
 def _matrices(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
     """(..., m, k) by (..., k, n), or by a vector (k,)."""
     left, right = shapes[:2]
@@ -150,9 +170,8 @@ def _convolution(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
 def _convolution_backward(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
     """One product for the images' gradient and one for the weight's, as far as they are wanted."""
     gradient, images, weight = shapes[:3]
-    transposed, wanted = args[7], args[10]
-    macs = math.prod(images if transposed else gradient) * math.prod(weight[1:])
-    return 2 * macs * sum(bool(each) for each in wanted[:2])
+    macs = math.prod(images if args[7] else gradient) * math.prod(weight[1:])  # if transposed
+    return 2 * macs * _count_wanted(args)
 
 
 def _attention(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:

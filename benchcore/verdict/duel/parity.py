@@ -8,10 +8,10 @@ as each side runs with what a search with equal budgets found best for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from benchcore.workloads.settings import STRATEGY
+from benchcore.workloads.settings import STRATEGY, BuildSettings
 
 SHARED = (
     "device",
@@ -74,6 +74,7 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
         _describe_difference(key, a, b) for key in SHARED if _read(key, a) != _read(key, b)
     ]
     violations += [text for side in (a, b) for text in _list_violations(side)]
+    violations += _judge_sizes(a, b)
     unlike = [key for key in CHOSEN if _read(key, a) != _read(key, b)]
     unlike += [key for key in SHIPPED if _have_other_versions(key, a, b)]
     if "no state" in (_read("state_update", a), _read("state_update", b)):
@@ -118,6 +119,33 @@ def _list_violations(side: ParitySide) -> list[str]:
     ]
 
 
+def _judge_sizes(a: ParitySide, b: ParitySide) -> list[str]:
+    """Whether one side computes in smaller pieces, which no arm requested."""
+    settings = [
+        side.settings.get(key, PLAIN[key]) == PLAIN[key] for side in (a, b) for key in PLAIN
+    ]
+    if not all(settings):
+        return []
+    sizes = [_read_sizes(side) for side in (a, b)]
+    found = [each for of_side in sizes for each in of_side]
+    if not all(sizes) or max(found) <= MOST_UNLIKE_SIZES * min(found):
+        return []
+    return [f"{_describe_difference(_SIZE, a, b)}: one side computes in smaller pieces"]
+
+
+def _read_sizes(side: ParitySide) -> list[float]:
+    """FLOP of the typical product of each inspected start whose reading differs."""
+    readings = side.manifest.get(_SIZE, "").split(", then ")
+    return [float(each.removesuffix(" FLOP")) for each in readings if each]
+
+
+_SIZE = "product_size"
+MOST_UNLIKE_SIZES = 1.5
+"""How many times as large one side's typical product may be as the other's. Of our tiny cases: at
+most 1.11 times (gradients per sample, whose attention torch's `vmap` takes apart)."""
+_IN_PIECES = ("batching", "chunk", "per_sample", "kernel", "aggregate", "strategy", "processes")
+PLAIN = {each.name: each.default for each in fields(BuildSettings) if each.name in _IN_PIECES}
+"""The defaults of settings by which an arm chooses in what pieces a step computes."""
 _OF_EVERY_SIDE = {
     "switches": "as set",
     "switches_within": "as set",

@@ -38,11 +38,11 @@ for name in ("tiny_op_softmax", "tiny_op_rms_norm", "tiny_op_rms_norm_linear"):
         import jax
         from benchcore.cell.explain.jax_products import count_asked
         placed = tuple(map(jax.numpy.asarray, arrays.inputs.values()))
-        flops = count_asked(jax, lambda: kernel(*placed))
+        flops = count_asked(jax, lambda: kernel(*placed)).flops
     else:
         from benchcore.cell.explain.torch_products import count_asked
         placed = tuple(map(torch.tensor, arrays.inputs.values()))
-        flops = count_asked(torch, lambda: kernel(*placed))
+        flops = count_asked(torch, lambda: kernel(*placed)).flops
     assert sum(flops.values()) == spec.flops(case), (name, flops)
     other = spec.make_arrays(case, 8).inputs
     apart = [np.abs(run(each) - wanted).max() for each in (arrays.inputs, other)]

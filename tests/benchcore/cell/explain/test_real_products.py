@@ -166,6 +166,9 @@ def test_the_products_of_jaxs_steps_are_counted_exactly(
         "unlike branches": None,
         "fetched": None,
     }
+    sizes = {"product": _DOT, "twice": _DOT, "scan": 2 * 4 * 8 * 8, "gradients": _CONVOLUTION}
+    assert {name: found[name]["size"] for name in sizes} == pytest.approx(sizes)
+    assert found["unused"]["size"] is None
     assert "within 'while'" in found["loop"]["missing"]["flops"]
     assert "branches that differ" in found["unlike branches"]["missing"]["flops"]
     assert "Concretization" in found["fetched"]["missing"]["flops"]
@@ -194,6 +197,8 @@ def test_the_products_of_torchs_steps_are_counted_exactly(
         "its gradient": {"float32": 3 * _ATTENTION},
         "whole attention": {"float32": 2 * 10 * 16 * (4 * 16 + 2 * 5)},
     }
+    sizes = {"product": _DOT, "gradients": _CONVOLUTION, "its gradient": _ATTENTION // 2}
+    assert {name: found[name]["size"] for name in sizes} == pytest.approx(sizes)
     assert (found["kept"], found["left out"]) == (
         {"dtypes": ["float32"], "share": 1.0},
         {"dtypes": ["float32"], "share": 0.5},

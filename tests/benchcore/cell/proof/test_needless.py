@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchcore.cell.explain.products import Compiled, describe
+from benchcore.cell.explain.products import Asked, Compiled, describe
 from benchcore.cell.proof.needless import (
     TOO_LARGE,
     Operation,
@@ -69,20 +69,24 @@ def test_shares_are_of_what_moves_arrays() -> None:
     assert found == {"elements": 0.5, "operations": 0.5, "names": ["copy"], "unusual": ["x"]}
 
 
+def _ask() -> Asked:
+    return Asked({}, None)
+
+
 def test_a_step_whose_values_cannot_be_followed_names_the_reason() -> None:
     def fail() -> dict[str, Any]:
         raise ValueError("no such primitive")
 
     compiled = Compiled(dtypes=(), share=1.0)
-    found = describe(lambda: compiled, dict, fail)
+    found = describe(lambda: compiled, _ask, fail)
     assert found["needless"] is None
     assert found["missing"] == {"needless": "ValueError: no such primitive"}
 
     def refuse() -> dict[str, Any]:
         raise TooLargeError
 
-    assert describe(lambda: compiled, dict, refuse)["missing"] == {"needless": TOO_LARGE}
-    assert describe(lambda: compiled, dict, None)["missing"] == {
+    assert describe(lambda: compiled, _ask, refuse)["missing"] == {"needless": TOO_LARGE}
+    assert describe(lambda: compiled, _ask, None)["missing"] == {
         "needless": "several devices share the step"
     }
 

@@ -83,6 +83,26 @@ def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bo
     assert violations == (() if fair else (wanted,))
 
 
+@pytest.mark.parametrize(
+    ("of_jax", "of_torch", "fair"),
+    [
+        ("1000 FLOP", "1499 FLOP", True),
+        ("1000 FLOP", "1501 FLOP", False),
+        ("8e+03 FLOP", "1e+03 FLOP", False),
+        ("1000 FLOP", "1000 FLOP, then 125 FLOP", False),
+        ("", "1000 FLOP", True),  # not read, as of several devices
+    ],
+)
+def test_work_in_smaller_pieces_on_one_side_voids_the_pair(
+    of_jax: str, of_torch: str, fair: bool
+) -> None:
+    sides = _jax(product_size=of_jax), _torch(product_size=of_torch)
+    parity = compare_sides(*sides, "default")
+    assert (parity.fair, "smaller pieces" in "".join(parity.violations)) == (fair, not fair)
+    chosen = compare_sides(sides[0], _torch({"per_sample": "loop"}, product_size=of_torch), "t")
+    assert not chosen.violations
+
+
 def test_other_random_numbers_on_one_side_void_the_pair() -> None:
     parity = compare_sides(_jax(random_numbers="64"), _torch(random_numbers="0"), "default")
     assert parity.violations == ("random numbers '64' on jax, '0' on torch",)
