@@ -37,18 +37,18 @@ def write_tables(
     for ending, write in chosen.items():
         for name, frame in _list_files(ending, tables).items():
             path = folder / f"{name}.{_ENDINGS[ending]}"
-            _replace(path, write(frame))
+            replace_file(path, write(frame))
             written.append((path, len(frame)))
     if "latex" in chosen:
         for name, drawn in draw_figures(tables["measurements"]).items():
-            _replace(folder / f"{name}.pdf", drawn.pdf)
+            replace_file(folder / f"{name}.pdf", drawn.pdf)
             written.append((folder / f"{name}.pdf", drawn.rows))
     files = [
         {"file": path.name, "rows": rows, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path, rows in written
     ]
     manifest = json.dumps({**about, "files": files}, indent=1, default=str) + "\n"
-    _replace(folder / "export.json", manifest.encode())
+    replace_file(folder / "export.json", manifest.encode())
     return [*(path for path, _ in written), folder / "export.json"]
 
 
@@ -89,7 +89,8 @@ def tabulate_models() -> pd.DataFrame:
     return frame
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write the file as a whole."""
     part = name_part(path)
     part.write_bytes(content)
     part.replace(path)
@@ -201,7 +202,7 @@ def replace_block(path: Path, lines: Sequence[str]) -> None:
     """Put the lines between the markers of a Markdown file: see `split_at_markers`."""
     before, after = split_at_markers(path)
     block = "\n".join(["", *(f"- {each}" for each in map(_as_markdown, lines)), ""])
-    _replace(path, f"{before}{BEGIN}{block}{END}{after}".encode())
+    replace_file(path, f"{before}{BEGIN}{block}{END}{after}".encode())
 
 
 def split_at_markers(path: Path) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import Any
 
 import pandas as pd
@@ -36,21 +35,11 @@ def does_count(row: Mapping[str, Any]) -> bool:
     return row["counts"] == True and not is_missing(row["log_ratio"])  # noqa: E712
 
 
-def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
-    """The newest JAX against the newest torch; where no row is that, every pair of frameworks."""
-    return select_rows(ratios, pd.Series(_mark_newest(to_rows(ratios)), dtype=bool))
-
-
 def newest_pair_rows(ratios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As `newest_pairs`, of rows."""
-    return list(compress(ratios, _mark_newest(ratios)))
-
-
-def _mark_newest(ratios: Sequence[Mapping[str, Any]]) -> list[bool]:
-    pairs = [row["kind"] == "cross_framework" for row in ratios]
-    roles = [(row["a_role"], row["b_role"]) == ("newest", "newest") for row in ratios]
-    newest = [both and is_pair for both, is_pair in zip(roles, pairs, strict=True)]
-    return newest if any(newest) else pairs
+    """The newest JAX against the newest torch; where no row is that, every pair of frameworks."""
+    pairs = [row for row in ratios if row["kind"] == "cross_framework"]
+    newest = [row for row in pairs if (row["a_role"], row["b_role"]) == ("newest", "newest")]
+    return newest or pairs
 
 
 def is_fair(pair: Mapping[str, Any]) -> bool:

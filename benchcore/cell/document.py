@@ -76,10 +76,10 @@ def add_effective(known: dict[str, Any], found: Mapping[str, Any]) -> None:
     for key, now in found["manifest"].items():
         before = readings.get(key, now)
         readings[key] = now if now == before else f"{before}, then {now}"
-    products = "products" if "products" not in known else PRODUCTS_LATER
-    renamed = {products: found["products"]} if "products" in found else {}
-    known |= {key: value for key, value in found.items() if key != "products"}
-    known |= {**renamed, "manifest": readings}
+    of_products = "products" if "products" not in known else PRODUCTS_LATER
+    for key, value in found.items():
+        known[of_products if key == "products" else key] = value
+    known["manifest"] = readings
 
 
 def describe_failure(

@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from benchcore.protocol import name_part
-from benchcore.store.reports.export import RATIO_COLUMNS
-from dashboards.export import defuse
+from benchcore.store.reports.export import RATIO_COLUMNS, SPEEDUPS
+from dashboards.export import defuse, replace_file
 from dashboards.formatting import is_missing
 from dashboards.frames import does_count
 from dashboards.site import blocks
@@ -23,7 +23,6 @@ from dashboards.site.gather import Campaign
 
 _FOLDER = "downloads"
 _CAMPAIGN = RATIO_COLUMNS.index("campaign")
-_SPEEDUPS = {"speedup": "log_ratio", "low": "low", "high": "high"}
 
 
 def add_pairs(site: Path, campaign: Campaign) -> None:
@@ -63,7 +62,7 @@ def _list_rows(campaign: Campaign) -> Iterator[Sequence[Any]]:
         named = {f"{side}_environment_key": keys.get((run, row[side]), "") for side in "ab"}
         speedups = {
             name: None if is_missing(row[log]) else math.exp(row[log])
-            for name, log in _SPEEDUPS.items()
+            for name, log in SPEEDUPS.items()
         }
         yield _as_text({**duels[run], **row, **named, **speedups})
 
@@ -76,9 +75,7 @@ def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     text = io.StringIO()
     csv.writer(text).writerows([RATIO_COLUMNS, *rows])
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = name_part(path)
-    part.write_bytes(text.getvalue().encode())
-    part.replace(path)
+    replace_file(path, text.getvalue().encode())
 
 
 def write_parquet(site: Path) -> None:

@@ -2,6 +2,7 @@ import json
 import math
 from typing import Any
 
+import pandas as pd
 from sample_frames import nightly_campaign, of_campaign, sample_frames
 
 from dashboards.forest_chart import (
@@ -11,15 +12,19 @@ from dashboards.forest_chart import (
     pair_rows,
     span_speedups,
 )
-from dashboards.frames import newest_pairs, select_rows
+from dashboards.frames import newest_pair_rows, select_rows, to_rows
 
 
 def _tonight() -> Any:
     return of_campaign(sample_frames(num_nights=8).ratios, nightly_campaign(0))
 
 
+def _newest(ratios: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(newest_pair_rows(to_rows(ratios)))
+
+
 def _forest() -> dict[str, Any]:
-    rows = pair_rows(newest_pairs(_tonight()))
+    rows = pair_rows(_newest(_tonight()))
     return forest_chart(rows, directions=FRAMEWORK_DIRECTIONS, description="words").to_dict()
 
 
@@ -44,7 +49,7 @@ def test_the_forest_has_a_log_axis_that_reads_as_speedups_and_shows_1x() -> None
 
 def test_an_interval_of_two_starts_that_differ_is_drawn_to_a_limit() -> None:
     """A log axis has neither 0 nor infinity."""
-    pairs = newest_pairs(_tonight()).head(1).copy()
+    pairs = _newest(_tonight()).head(1).copy()
     pairs["low"], pairs["high"] = -2000.0, 2000.0
     (row,) = pair_rows(pairs).to_dict("records")
     assert (row["low"], row["high"]) == (1e-6, 1e6)
@@ -88,7 +93,7 @@ def test_specifications_hold_no_nan() -> None:
     nan = math.nan
     ratios = _tonight().assign(log_ratio=nan, low=nan, high=nan, start_log_ratios=None)
     spec = forest_chart(
-        pair_rows(newest_pairs(ratios)), directions=FRAMEWORK_DIRECTIONS, description="words"
+        pair_rows(_newest(ratios)), directions=FRAMEWORK_DIRECTIONS, description="words"
     ).to_dict()
     json.dumps(spec, allow_nan=False)
 

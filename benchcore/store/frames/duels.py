@@ -9,6 +9,7 @@ import pandas as pd
 from sqlalchemy import Engine, and_
 from sqlalchemy.orm import aliased
 
+from benchcore.cell.document import PRODUCTS_LATER
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
@@ -89,7 +90,7 @@ def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 
 def _list_products(effective: Mapping[str, Any]) -> list[Mapping[str, Any] | None]:
-    later = effective.get("products_later")
+    later = effective.get(PRODUCTS_LATER)
     return [effective.get("products"), *([later] if later else [])]
 
 

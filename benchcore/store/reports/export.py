@@ -31,6 +31,8 @@ RATIO_COLUMNS = (
     *_JUDGED,
     *_PROVENANCE,
 )
+SPEEDUPS = {"speedup": "log_ratio", "low": "low", "high": "high"}
+"""Columns of ratios, and of which logarithm each is."""
 MEASUREMENT_COLUMNS = (
     *_CASE,
     *_PLACE,
@@ -82,8 +84,7 @@ def _describe_ratios(
             columns={"name": side, "environment_key": f"{side}_environment_key"}
         )
         rows = rows.merge(keys, on=["duel_run", side], how="left", validate="many_to_one")
-    speedups = {"speedup": "log_ratio", "low": "low", "high": "high"}
-    return rows.assign(**{name: np.exp(rows[log]) for name, log in speedups.items()})
+    return rows.assign(**{name: np.exp(rows[log]) for name, log in SPEEDUPS.items()})
 
 
 def _of_pairs(contenders: pd.DataFrame, counting: pd.DataFrame) -> pd.DataFrame:
