@@ -169,6 +169,8 @@ def _reached(engine: Engine) -> Iterator[Connection]:
         with engine.connect() as connection:
             yield connection
     except OperationalError as error:
+        if is_disk_full(error):
+            raise
         raise UserError(
             f"wanted the database {engine.url.render_as_string(hide_password=True)}, but "
             f"{error.orig}; start it, or correct the URL or DEADHEAT_DATABASE_URL"
@@ -285,7 +287,8 @@ def is_disk_full(error: Exception) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause = error.orig if isinstance(error, OperationalError) else None
-    return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # no space for the index of the WAL
+    return getattr(cause, "sqlite_errorcode", None) in full
 
 
 def is_damaged(error: Exception) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from benchcore.errors import UserError
 from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import State
-from benchcore.store.database import is_disk_full
+from benchcore.store.database import is_disk_full, open_database
 
-NO_DOCUMENT, NO_PAGE = 70_000, 950_000
-"""Bytes: too few for a duel and its document, and enough for them but not for the page."""
+NO_DOCUMENT, NO_PAGE = 70_000, 1_300_000
+"""Bytes: too few for a duel and its document, and enough for them but not for the page. Nearly a
+million are the bytecode of the snapshot and the database, which grow with the project."""
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -86,5 +89,25 @@ def test_a_full_database_is_a_full_disk_and_other_errors_are_not() -> None:
         with pytest.raises(OperationalError) as other:
             connection.execute(text("SELECT * FROM nothing"))
     assert is_disk_full(full.value) and not is_disk_full(other.value)
+    no_index = sqlite3.OperationalError("disk I/O error")
+    no_index.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    assert is_disk_full(OperationalError("SELECT 1", None, no_index))
     assert is_disk_full(OSError(ENOSPC, "full")) and is_disk_full(OSError(EDQUOT, "quota"))
     assert not is_disk_full(OSError(EACCES, "denied"))
+
+
+def test_a_disk_that_is_full_when_the_database_is_opened_is_no_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+
+    def fail(connection: object) -> None:
+        raise OperationalError("PRAGMA journal_mode=WAL", None, error)
+
+    monkeypatch.setattr("benchcore.store.database.MigrationContext.configure", fail)
+    url = f"sqlite:///{tmp_path / 'results.db'}"
+    with pytest.raises(UserError, match="disk I/O error"):
+        open_database(url)
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    with pytest.raises(OperationalError):
+        open_database(url)

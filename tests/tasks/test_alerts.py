@@ -13,7 +13,7 @@ from webhooks import serve_webhook
 
 from benchcore.state import State
 from tasks import alerts
-from tasks.alerts import WEBHOOK_BLOCK, alert, load_webhook
+from tasks.alerts import WAITED, WEBHOOK_BLOCK, alert, load_webhook
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -25,9 +25,9 @@ def posted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         monkeypatch.setenv(name, "")  # to be restored
         monkeypatch.delenv(name)
     with serve_webhook() as (url, received):
-        Webhook(url=url).save(WEBHOOK_BLOCK, overwrite=True)  # type: ignore[arg-type]
+        Webhook(url=url).save(WEBHOOK_BLOCK, overwrite=True, **WAITED)  # type: ignore[arg-type]
         yield received
-    Webhook.delete(WEBHOOK_BLOCK)
+    Webhook.delete(WEBHOOK_BLOCK, **WAITED)
 
 
 def test_a_worker_posts_to_the_webhook_that_the_server_stores(

@@ -64,6 +64,7 @@ from flows.server.automations import (
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
 from flows.server.temporary_api import _forget_old_runs, _free_measure_limit
+from tasks.alerts import WAITED
 from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.artifacts import shorten_id
 from tasks.available_versions import update_forms
@@ -554,7 +555,7 @@ def test_automations_are_declared_once_and_leave_no_orphans(
     assert done.removed == ("deadheat: failed nights", "deadheat: missing nights")
     assert not done.alerts
     with pytest.raises(ValueError, match="Unable to find block document"):
-        Webhook.load("deadheat-alerts")
+        Webhook.load("deadheat-alerts", **WAITED)
 
 
 @pytest.mark.usefixtures("server", "alerts")
