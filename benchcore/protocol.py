@@ -16,7 +16,7 @@ from benchcore.json_types import Amount, Hash, Name, Sha256, Text, Time, from_js
 
 SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
-METHOD = 2
+METHOD = 3
 """Number of the measuring method. A series continues across a new number only over a bridge."""
 BEAT_S = 2.0
 """Seconds between two signs of life of a conductor or a proof."""

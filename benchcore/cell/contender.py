@@ -110,6 +110,7 @@ class Contender:
                 place=self._group.place(0) if self._group else ALONE,
             )
         self._stage = "canary"
+        self.runtime.try_compiler()
         self._canary = run_canary(self.runtime.canary, precision)
 
     def _prepare_program(self, case: Any) -> None:

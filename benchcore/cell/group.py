@@ -161,6 +161,7 @@ def follow_leader(channel: Channel) -> None:
         settings=order["settings"],
         place=place,
     )
+    runtime.try_compiler()
     arrays = put_weights(spec.make_arrays(case, order["seed"]), order["checkpoint"])
     program = build_program(order, case, arrays)
     inputs: list[Any] = []

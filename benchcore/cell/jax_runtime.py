@@ -144,6 +144,9 @@ class JaxRuntime:
             )
         return found[wanted.ordinal]
 
+    def try_compiler(self) -> None:
+        """XLA contains its compiler."""
+
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`jnp.matmul` and an NHWC `lax` convolution. Their compilations are not counted."""
         jax, numpy, given = self._jax, self._jax.numpy, make_operands()

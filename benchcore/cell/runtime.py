@@ -65,6 +65,11 @@ class Runtime(Protocol):
         """
         ...
 
+    def try_compiler(self) -> None:
+        """Find out once what this machine's compiler can do, if a compilation would do so itself.
+        Takes part in no stage."""
+        ...
+
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """Multiply and convolve by the framework's ordinary path, in the case's precision."""
         ...

@@ -41,6 +41,9 @@ class StdlibRuntime:
         if device != "cpu":
             raise UnsupportedError(f"wanted device {device!r}, but stdlib runs on 'cpu' only")
 
+    def try_compiler(self) -> None:
+        """Nothing compiles."""
+
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """Nothing computes."""
         return None

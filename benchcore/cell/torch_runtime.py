@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from benchcore.cell.explain.communication import count_in_torch
 from benchcore.cell.explain.products import MOST_COUNTED, Asked, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
+from benchcore.cell.measure.compiler_trials import inductors_own_folder
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
@@ -166,6 +167,14 @@ class TorchRuntime:
         if self._device.type == "cuda":
             self._torch.cuda.synchronize(self._device)
 
+    def try_compiler(self) -> None:
+        """Inductor's trials of vector instructions; before torch 2.5 compilations contain them."""
+        if self._device.type == "cpu" and self._mode != "none":
+            with suppress(ImportError), inductors_own_folder():
+                from torch._inductor import cpu_vec_isa
+
+                cpu_vec_isa.valid_vec_isa_list()
+
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`torch.matmul` and `conv2d`, cast or under autocast as in the case."""
         torch, given = self._torch, make_operands()
@@ -178,10 +187,8 @@ class TorchRuntime:
         autocast = self._precision == "bf16_autocast"
         context = torch.autocast(self._device.type, torch.bfloat16) if autocast else nullcontext()
         with torch.no_grad(), context:
-            product, convolved = (
-                left @ right,
-                torch.nn.functional.conv2d(images, kernel, stride=STRIDE),
-            )
+            product = left @ right
+            convolved = torch.nn.functional.conv2d(images, kernel, stride=STRIDE)
         product, convolved = (
             each.to(torch.promote_types(each.dtype, torch.float32)).cpu().numpy()
             for each in (product, convolved)
