@@ -28,22 +28,27 @@ def warm_up(
     limit_s: float,
     block_ms: float,
 ) -> dict[str, Any]:
-    """Run blocks until their times are steady, or until the limit; set `steps_per_block`."""
+    """Run blocks until their times are steady, or until the limit; set `steps_per_block`, by the
+    fastest of the last blocks: one that others slow down would make the next ones too short."""
     deadline = time.perf_counter() + limit_s
     before = num_compilations()
-    step_ns: float = run_steps(1)
     means: list[float] = []
     compilations: list[int] = []
+    steps_per_block = _fit(block_ms, run_steps(1))
     while True:
-        steps_per_block = max(1, min(_MOST_STEPS, round(block_ms * 1e6 / step_ns)))
-        step_ns = run_steps(steps_per_block) / steps_per_block
-        means.append(step_ns)
+        means.append(run_steps(steps_per_block) / steps_per_block)
+        steps_per_block = _fit(block_ms, min(means[-_STEADY_BLOCKS:]))
         compilations.append(num_compilations())
         steady = is_steady(means, compilations)
         if steady or time.perf_counter() > deadline:
             late = compilations[-1] - before
             found = {"num_blocks": len(means), "steady": steady, "compilations": late}
             return {**found, "steps_per_block": steps_per_block}
+
+
+def _fit(block_ms: float, step_ns: float) -> int:
+    """How many steps of this length fit into a block."""
+    return max(1, min(_MOST_STEPS, round(block_ms * 1e6 / step_ns)))
 
 
 def is_steady(means: Sequence[float], compilations: Sequence[int]) -> bool:

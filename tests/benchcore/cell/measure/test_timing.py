@@ -58,6 +58,13 @@ def test_a_block_holds_the_steps_that_fit_its_length() -> None:
     assert found == {"num_blocks": 6, "steady": True, "compilations": 0, "steps_per_block": 20}
 
 
+@pytest.mark.parametrize("slow", [4, 5])
+def test_a_block_that_others_slow_down_does_not_shorten_the_next_ones(slow: int) -> None:
+    times = [1.0] * slow + [160.0, 1.0]
+    found = warm_up(_play([1.0, *times]), lambda: 0, limit_s=60.0, block_ms=1.0)
+    assert (found["num_blocks"], found["steps_per_block"]) == (6, 20)
+
+
 def test_two_blocks_of_three_may_be_slow_but_not_all() -> None:
     quiet = [1.0, 1.0, 1.0]
     none = [0] * 6
