@@ -111,7 +111,7 @@ def _read_spec(server: WandbServer) -> str:
     """The only report's specification; ids, which are drawn at random, by their order."""
     (report,) = server.reports.values()
     text = json.dumps(json.loads(report["spec"]), indent=1) + "\n"
-    found = re.findall(r'"(?:id|__id__)": "([a-z0-9]{10,12})"', text)
+    found = re.findall(r'"(?:id|__id__)": "([a-z0-9]{6,12})"', text)
     for number, each in enumerate(dict.fromkeys(found), start=1):
         text = text.replace(f'"{each}"', f'"id-{number}"')
     return text
