@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -260,10 +261,12 @@ def draft_plan(
     whole = dataclasses.replace(profile, matches=matches)
     matrix.check_profile(whole)  # before any query of the package index
     interpreters = find_interpreters()
-    releases = {
-        text: resolve(parse_request(text), interpreters, python=python)
-        for text in matrix.list_requests(whole)
-    }
+    requests = {text: parse_request(text) for text in matrix.list_requests(whole)}
+    with ThreadPoolExecutor() as pool:  # each queries the package index some ten times
+        found = pool.map(
+            lambda request: resolve(request, interpreters, python=python), requests.values()
+        )
+        releases = dict(zip(requests, found, strict=True))
     profile, notes = _tune(profile, releases, site, state)
     plan = matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
     plan = dataclasses.replace(plan, notes=(*plan.notes, *notes))
