@@ -47,7 +47,7 @@ from dashboards.site.tonight import describe_campaign
 
 _MOST_DUELS = 2000
 """Duel runs whose pages a new site gets: it is there within a minute."""
-LAYOUT = 2
+LAYOUT = 3
 """Number of the data's layout. A site of another number is built again from the database."""
 _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
 """Pages of their own that campaigns can have besides, by file, with their titles."""

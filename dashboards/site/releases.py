@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from benchcore.names import FRAMEWORKS, arm_label, name_arm, name_case_in_words
 from benchcore.store.database import Engine
 from benchcore.store.reports.certificates import list_certificates, list_measuring
+from benchcore.store.reports.release_trends import find_trends
 from dashboards.formatting import format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
@@ -21,12 +22,14 @@ from dashboards.site.names import name_file
 from dashboards.site.numerics import numerics_table, release_key
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
+_BETTER = "Above 0: the newer version is better."
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
 _MOST_CAMPAIGNS = 60
 """Campaigns from which a case is certified, of the newest `_NEWEST_CAMPAIGNS`."""
 _NEWEST_CAMPAIGNS = 400
 _COPIED = (
-    *("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm", "metric"),
+    *("workload", "case_name", "track", "device_fingerprint", "device_model", "method", "a_arm"),
+    "metric",
     *("noun", "certificate", "bound", "change", "low", "high", "reason", "num_samples"),
     *_SAME_PAIR,
 )
@@ -105,10 +108,12 @@ def releases_page(files: SiteFiles) -> Block:
     nearest = _find_nearest(releases)
     order = sorted(nearest, key=lambda key: (key[0], _sort_key(key[1]), _sort_key(key[2])))
     order.reverse()
-    listed: list[Block] = []
+    listed: list[Block | None] = []
     for framework in sorted({key[0] for key in order}):
         keys = [key for key in order if key[0] == framework]
         listed += _framework_section(framework, keys, releases)
+        trends = find_trends(rows, framework, keys[0][1])
+        listed.append(_trend_section(keys[0], trends, rows))
         for key in keys:
             found = numerics.get(release_key(*key), {}).values()
             own = locks.get(framework, {})
@@ -160,6 +165,39 @@ def _framework_section(
         shown.append(blocks.details(f"Other metrics ({len(rest)})", rest))
     title = f"{name}: version by case"
     return [blocks.section(title, shown, id=name_file(framework))]
+
+
+def _trend_section(
+    key: Sequence[str], trends: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]
+) -> Block | None:
+    """Small changes of the releases up to the newest one that add up, largest first."""
+    words = {(row["workload"], row["case_name"]): row["words"] for row in rows}
+    listed = [
+        {
+            "case": words[row["workload"], row["case_name"]],
+            "arm": name_arm(key[0], row["a_arm"]),
+            "metric": row["noun"],
+            "change": _change(row),
+            "since": row["since"],
+            "releases": row["num_releases"],
+        }
+        for row in sorted(trends, key=lambda row: -abs(row["change"]))
+    ]
+    if not listed:
+        return None
+    columns = (
+        column("case", "Case"),
+        column("arm", "Arm"),
+        column("metric", "Metric"),
+        column("change", "Change", align="number", help=_BETTER, lead=True),
+        column("since", "Since"),
+        column("releases", "Releases", align="number"),
+    )
+    caption = "Sums of the releases' changes, which may be small each, with 99 % intervals."
+    table = blocks.table(f"trends-{name_file(key[0])}", caption, columns, listed)
+    name = FRAMEWORKS.get(key[0], key[0])
+    title = f"{name} {key[1]} after several releases"
+    return blocks.section(title, [table], id=f"trends-{name_file(key[0])}")
 
 
 def _heat_map(
@@ -254,13 +292,7 @@ def _certificate_table(
         column("arm", "Arm"),
         column("metric", "Metric"),
         column("certificate", "Certificate", lead=True),
-        column(
-            "change",
-            "Change",
-            align="number",
-            help="Above 0: the newer version is better.",
-            lead=True,
-        ),
+        column("change", "Change", align="number", help=_BETTER, lead=True),
         column("bound", "Bound", align="number"),
         column("samples", "Samples", align="number"),
         column("reason", "Reason"),

@@ -24,14 +24,22 @@ _OF_CASE = (
 def list_trends(
     engine: Engine, framework: str, newest: str, metrics: Sequence[str] = TRACKED
 ) -> list[dict[str, Any]]:
+    """`find_trends` in the certificates of all campaigns."""
+    return find_trends(list_certificates(engine, metrics), framework, newest)
+
+
+def find_trends(
+    certificates: Iterable[Mapping[str, Any]], framework: str, newest: str
+) -> list[dict[str, Any]]:
     """A row per case and metric in which the releases up to `newest` add up to more than its
-    smallest change, with the `factors` of the newest version's amount over the version `since`'s.
+    smallest change: its `change` with a 99 % interval, as a certificate has it, and the `factors`
+    of the newest version's amount over the version `since`'s.
 
     Every pair of neighbouring versions counts that was measured in one duel, in any campaign. Each
     METHOD has a history of its own.
     """
     chains = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
-    for row in list_certificates(engine, metrics):
+    for row in certificates:
         is_newer = Version(row["a_version"]) > Version(row["b_version"])
         if row["a_framework"] == framework and row["low"] is not None and is_newer:
             chains[*(row[name] for name in _OF_CASE), row["metric"]].append(row)
@@ -68,10 +76,10 @@ def _chain(rows: Iterable[Mapping[str, Any]], newest: str) -> list[ReleaseStep]:
 
 def _describe(trend: ReleaseTrend, metric: Metric) -> dict[str, Any]:
     logs = (trend.log_ratio, trend.low, trend.high)
-    if metric.better == "lower":
-        logs = swap_sides(*logs)
-    ends = zip(("ratio", "low", "high"), logs, strict=True)
+    factors = swap_sides(*logs) if metric.better == "lower" else logs
+    ends = zip(("ratio", "low", "high"), factors, strict=True)
     return {
+        **dict(zip(("change", "low", "high"), map(math.expm1, logs), strict=True)),
         "since": trend.since,
         "num_releases": trend.num_releases,
         "factors": {name: math.exp(log) for name, log in ends},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from dashboards.site.files import SiteFiles
 from dashboards.site.releases import releases_page
 
 
-def _certify(new: str, old: str) -> dict[str, Any]:
+def _certify(new: str, old: str, case: str = "train_b8", change: float = -0.4) -> dict[str, Any]:
     row: dict[str, Any] = {"a_framework": "jax", "a_version": new, "b_version": old}
+    row |= {"workload": "mlp", "case_name": case, "track": "default", "method": 3}
+    row |= {"device_fingerprint": "cpu", "device_model": "Some CPU"}
     row |= {
         "words": "MLP, training",
         "a_arm": "jax-jit",
@@ -26,7 +28,8 @@ def _certify(new: str, old: str) -> dict[str, Any]:
         "noun": "step time",
         "metric": "median_step_ns",
     }
-    row |= {"certificate": "worse", "change": -0.4, "low": -0.5, "high": -0.3, "bound": 0.02}
+    row |= {"certificate": "worse" if change < -0.02 else "not shown", "bound": 0.02}
+    row |= {"change": change, "low": change - 0.005, "high": change + 0.005}
     return row | {"num_samples": 5, "reason": "95 % interval excludes equality"}
 
 
@@ -34,7 +37,7 @@ def test_a_backfill_of_many_versions_shows_what_each_did_to_the_one_before(tmp_p
     files = SiteFiles(tmp_path)
     versions = ["0.9.2", "0.10.0", "0.10.1", "0.10.2"]
     files.write("releases", [_certify(new, old) for old, new in combinations(versions, 2)])
-    heat, *sections = releases_page(files)["blocks"]
+    heat, _, *sections = releases_page(files)["blocks"]
     assert [each["title"] for each in sections] == [
         "JAX 0.10.2 against 0.10.1",
         "JAX 0.10.1 against 0.10.0",
@@ -42,6 +45,25 @@ def test_a_backfill_of_many_versions_shows_what_each_did_to_the_one_before(tmp_p
     ]
     (grid,) = heat["blocks"]
     assert [each["text"] for each in grid["columns"]] == ["0.10.2", "0.10.1", "0.10.0"]
+
+
+def test_releases_that_cost_a_little_each_are_summed_up(tmp_path: Path) -> None:
+    files, versions = SiteFiles(tmp_path), ["0.9.2", "0.10.0", "0.10.1", "0.10.2"]
+    rows = [
+        _certify(new, old, case, change)
+        for old, new in pairwise(versions)
+        for case, change in (("train_b8", -0.013), ("infer_b8", 0.001))
+    ]
+    files.write("releases", rows)
+    found = {each["title"]: each["blocks"] for each in releases_page(files)["blocks"]}
+    (table,) = found["JAX 0.10.2 after several releases"]
+    (row,) = table["rows"]
+    named = [row[key] for key in ("case", "arm", "metric", "since", "releases")]
+    assert named == ["MLP, training", "JAX", "step time", "0.9.2", 3]
+    assert row["change"]["value"] == pytest.approx(0.987**3 - 1, abs=1e-4)
+    files.write("releases", rows[-2:])  # one release is no sum
+    titles = [each["title"] for each in releases_page(files)["blocks"]]
+    assert not any("several" in each for each in titles)
 
 
 def test_a_case_that_only_an_old_campaign_measured_stays(
