@@ -117,8 +117,9 @@ def split(case: Case, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def make_new(case: Case, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Batches of the new lengths."""
-    return [_pad(case, inputs["rows"][:length]) for length in case.new_lengths]
+    """Batches of the new lengths. The rows begin again where there are fewer."""
+    rows = inputs["rows"]
+    return [_pad(case, np.resize(rows, (each, case.width))) for each in case.new_lengths]
 
 
 def _pad(case: Case, rows: np.ndarray) -> np.ndarray:

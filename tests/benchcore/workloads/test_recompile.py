@@ -4,7 +4,7 @@ import pytest
 
 from benchcore.experiments.compare import choose_case
 from benchcore.planning.requests import CaseFilter
-from benchcore.workloads.recompile.spec import CASES, SPEC, Case
+from benchcore.workloads.recompile.spec import CASES, SPEC, Case, make_arrays, make_new
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -13,6 +13,8 @@ def test_new_lengths_are_new_and_static_programs_fit_torchs_limit(case: Case) ->
     new = {case.pad(each) for each in case.new_lengths}
     assert new <= known if case.bucketed else not new & known
     assert len(known | new) <= 8
+    batches = make_new(case, make_arrays(case, 0).inputs)
+    assert [len(each) for each in batches] == [case.pad(each) for each in case.new_lengths]
 
 
 def test_a_sweep_over_sizes_varies_the_number_of_shapes_at_equal_work_per_batch() -> None:
