@@ -40,8 +40,9 @@ def find_trends(
     """
     chains = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
     for row in certificates:
-        is_newer = Version(row["a_version"]) > Version(row["b_version"])
-        if row["a_framework"] == framework and row["low"] is not None and is_newer:
+        if row["a_framework"] != framework or row["low"] is None:
+            continue
+        if Version(row["a_version"]) > Version(row["b_version"]):
             chains[*(row[name] for name in _OF_CASE), row["metric"]].append(row)
     found = []
     for key, rows in sorted(chains.items()):

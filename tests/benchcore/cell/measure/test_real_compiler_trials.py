@@ -13,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
 _COMPILE = """
-import json
 import os
 import torch
 from benchcore.cell.torch_runtime import make_runtime
