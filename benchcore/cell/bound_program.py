@@ -200,17 +200,16 @@ class BoundProgram:
         self.program.silence(False)
         same_work.check_silenced(silent, drawing)
 
-    def check_block(
-        self, run_steps: RunSteps, synchronise: Synchronise, *, silent: bool = True
-    ) -> None:
-        """Run one short block, and check its last outputs, or the state that it leads to. Steps
-        without a state take inputs that they have not seen. Nothing is run where nothing can be
-        checked, as before the proof. Not `silent` is for steps that draw no random numbers.
-        Raises StepUnlikeProofError."""
+    def check_block(self, run_steps: RunSteps, synchronise: Synchronise, steps: int) -> None:
+        """Run one short block, and check its last outputs, or the state that it leads to. Without a
+        state as many `steps` as a timed block has, or fewer, take inputs that they have not seen.
+        Nothing is run where nothing can be checked, as before the proof. Raises
+        StepUnlikeProofError."""
         program, start = self.program, self._start
         if self._outputs and start.inputs and not self._at_start:
             fresh = freshness.list_fresh(start.inputs)
-            number = freshness.choose_number(start.inputs, self._spec.num_buffers(self._case))
+            fewest = self._spec.num_buffers(self._case)
+            number = freshness.choose_number(start.inputs, fewest, steps)
             buffers = [program.place(next(fresh)) for _ in range(number)]
             synchronise(buffers)
             last = _Last(self._step_on(Rotation(buffers)))
@@ -218,6 +217,12 @@ class BoundProgram:
             found = program.read(last.outputs)
             program.reset(start.params)
             self._compare(found, program.read(program.step(buffers[-1])), "on unseen inputs")
+        self.check_training(run_steps, silent=True)
+
+    def check_training(self, run_steps: RunSteps, *, silent: bool) -> None:
+        """The part of `check_block` for steps that change a state. Not `silent` is for steps that
+        draw no random numbers. Raises StepUnlikeProofError."""
+        program, start = self.program, self._start
         if self._at_start:
             number = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
             program.silence(silent)

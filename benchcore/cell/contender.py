@@ -296,7 +296,7 @@ class Contender:
         if finite and self._learn_first is not None and when not in UNUSUAL:
             self.program.check_learning(self._learn_first, runtime.synchronise)
         if when == "before" and finite:
-            self._inspection.check_block()
+            self._inspection.check_block(self._steps_per_block)
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:

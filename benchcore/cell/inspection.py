@@ -39,10 +39,11 @@ class Inspection:
         """What the contender's own switches lack: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
 
-    def check_block(self) -> None:
-        """Run and check a short block. Raises StepUnlikeProofError."""
+    def check_block(self, steps: int) -> None:
+        """Run and check a short block where timed ones have so many `steps`. Raises
+        StepUnlikeProofError."""
         if self._alone:
-            self._program.check_block(self._run_steps, self._runtime.synchronise)
+            self._program.check_block(self._run_steps, self._runtime.synchronise, steps)
 
     def after(self, steps: int, *, whole: bool) -> None:
         """After the timed blocks, of so many `steps`. What a step does on the host is watched
@@ -59,7 +60,7 @@ class Inspection:
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
         )
-        self.check_block()
+        self.check_block(steps)
         if whole and self._alone:
             program.check_work(runtime.list_work, unseen)
         if whole:
@@ -71,7 +72,7 @@ class Inspection:
                 taken = program.describe_taken(runtime.take_apart)
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are the silent ones of the proof
-                    program.check_block(self._run_steps, runtime.synchronise, silent=False)
+                    program.check_training(self._run_steps, silent=False)
 
     def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
         """The part `effective` of a document, with further readings of the manifest."""

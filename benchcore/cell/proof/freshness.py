@@ -43,10 +43,11 @@ def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[
         )
 
 
-def choose_number(inputs: ByName, fewest: int) -> int:
-    """How many sets of inputs a short block takes: as many as a cache of the CPU holds."""
+def choose_number(inputs: ByName, fewest: int, steps: int) -> int:
+    """How many sets of inputs a short block takes: one for each of the `steps` of a timed block, as
+    far as a cache of the CPU holds them."""
     num_bytes = sum(each.nbytes for each in inputs.values())
-    return max(fewest, min(_MOST_UNSEEN, _UNSEEN_BYTES // max(1, num_bytes)))
+    return max(fewest, min(steps, _MOST_UNSEEN, _UNSEEN_BYTES // max(1, num_bytes)))
 
 
 def list_fresh(inputs: ByName) -> Iterator[dict[str, np.ndarray]]:

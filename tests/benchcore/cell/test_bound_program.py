@@ -411,20 +411,25 @@ def test_a_checked_block_takes_unseen_inputs() -> None:
 
     numbers: list[tuple[int, int]] = []
     bound = _bind(replace(honest, step=step), _SPEC)
-    bound.check_block(run, _wait)
+    bound.check_block(run, _wait, 9)
     assert numbers == []  # nothing is proven yet
     bound.prove(_wait, _wait)
     run(9, bound.step)
     run(9, bound.step)
-    bound.check_block(run, _wait)
+    bound.check_block(run, _wait, 9)
     *_, repeated, checked = numbers
     assert repeated == (9, 0)
-    assert checked[0] == checked[1] > 0
+    assert checked == (9, 9)
 
 
-@pytest.mark.parametrize(("size", "number"), [(1, 64), (2**20, 4), (2**26, 3)])
-def test_a_checked_block_takes_as_many_inputs_as_a_cache_holds(size: int, number: int) -> None:
-    assert choose_number({"images": np.zeros(size, np.float32)}, 3) == number
+@pytest.mark.parametrize(
+    ("size", "steps", "number"),
+    [(1, 900, 64), (2**20, 900, 4), (2**26, 900, 3), (1, 20, 20), (1, 1, 3)],
+)
+def test_a_checked_block_has_the_steps_of_a_timed_one_as_far_as_a_cache_holds_them(
+    size: int, steps: int, number: int
+) -> None:
+    assert choose_number({"images": np.zeros(size, np.float32)}, 3, steps) == number
 
 
 def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
@@ -442,10 +447,10 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
         for _ in range(number):
             each()
 
-    bound.check_block(run, _wait)
+    bound.check_block(run, _wait, 9)
     calls.append(1)
     with pytest.raises(StepUnlikeProofError, match="did not lead to where the proof's steps led"):
-        bound.check_block(run, _wait)
+        bound.check_block(run, _wait, 9)
 
 
 def test_a_training_that_is_right_only_while_it_is_silenced_is_found() -> None:
@@ -466,13 +471,13 @@ def test_a_training_that_is_right_only_while_it_is_silenced_is_found() -> None:
     for program, found in ((_Learner(_learn), False), (_Learner(learn), True)):
         bound = _bind(replace(program.make(), silence=silence), _TRAINED)
         bound.prove(_wait, _wait)
-        bound.check_block(run, _wait)
+        bound.check_block(run, _wait, 9)
         with (
             pytest.raises(StepUnlikeProofError, match="did not lead to where")
             if found
             else nullcontext()
         ):
-            bound.check_block(run, _wait, silent=False)
+            bound.check_training(run, silent=False)
 
 
 @pytest.mark.parametrize(
