@@ -30,7 +30,7 @@ TURNS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """What is timed: tens of microseconds, milliseconds, or tens of them."""
+    """What is timed: nothing, microseconds, tens of them, milliseconds, or tens of them."""
 
     framework: str
     workload: str
@@ -45,14 +45,23 @@ class Function:
 FUNCTIONS = tuple(
     Function(framework=framework, workload=workload, case=case)
     for framework in ("torch", "jax")
-    for workload, case in (("mlp", "tiny_infer"), ("mlp", "infer_b128"), ("resnet50", "tiny_infer"))
+    for workload, case in (
+        ("noop", "bare"),
+        ("ops", "tiny_op"),
+        ("mlp", "tiny_infer"),
+        ("mlp", "infer_b128"),
+        ("resnet50", "tiny_infer"),
+    )
 )
+C_LOOP = ("c_loop", "block")
 PEERS = {
-    "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "latency")),
-    "jax": (("pyperf", "block"), ("timm_loop", "latency")),
+    "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "latency"), C_LOOP),
+    "jax": (("pyperf", "block"), ("timm_loop", "latency"), C_LOOP),
 }
 """What each peer's time is compared with. timm's loop waits for each step and reads its clock
 around it, as our latency does; a block does neither, and is another quantity."""
+OVERHEAD = "our loop's cost"
+"""The verdict on a step that does nothing."""
 
 
 def measure_turns(
@@ -128,7 +137,8 @@ def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[
     turn. Each has a 95 % interval by the ranks of its order statistics, which assumes no
     distribution. Turns share the machine's state, so the ratio's interval is narrower."""
     rows = []
-    for peer, ours in PEERS[function.framework]:
+    does_nothing = function.workload == "noop"
+    for peer, ours in (C_LOOP,) if does_nothing else PEERS[function.framework]:
         logs = [math.log(turn[peer] / turn[ours]) for turn in turns]
         low, high = median_interval(logs)
         middle = statistics.median(logs)
@@ -145,7 +155,7 @@ def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[
                 "log_ratio": middle,
                 "low": low,
                 "high": high,
-                "verdict": judge(middle, (low, high), *own),
+                "verdict": OVERHEAD if does_nothing else judge(middle, (low, high), *own),
             }
         )
     return rows

@@ -4,25 +4,26 @@
 
 `block` and `latency` are the contender's own, by the messages that the conductor sends: steps
 waited for together, and one by one. The peers time the same step: pyperf's worker, torch's Timer
-where torch is, and the loop of timm's benchmark.py, which is in no package: some steps to warm up,
-then each step waited for. JAX's steps return before they are done, so pyperf's clock waits there
-for the last one, as torch's Timer does on a GPU. Each turn is printed as one line of JSON: method
--> nanoseconds per step.
+where torch is, the loop of timm's benchmark.py, which is in no package: some steps to warm up, then
+each step waited for; and a bare loop in C (`c_loop.c`), which shows what our loop costs. JAX's
+steps return before they are done, so pyperf's clock waits there for the last one, as torch's Timer
+does on a GPU. Each turn is printed as one line of JSON: method -> nanoseconds per step.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pyperf
 
 from benchcore.cell.contender import Contender
 
@@ -69,6 +70,7 @@ def main(job: dict[str, Any]) -> None:
         "block": block,
         "latency": latency,
         "timm_loop": _timm_loop(step, wait, block()),
+        "c_loop": c_loop(step, wait, loopback.last["block"]["steps"]),
     }
     if job["order"]["framework"] == "torch":
         methods["torch_timer"] = _torch_timer(step)
@@ -98,6 +100,23 @@ def _timm_loop(step: Step, wait: Wait, step_ns: float) -> Method:
     return measure
 
 
+def c_loop(step: Step, wait: Wait, num_steps: int) -> Method:
+    """As many steps as a block has, after some that are not timed. Needs a C compiler."""
+    source = Path(__file__).with_name("c_loop.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "c_loop.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        run = ctypes.PyDLL(str(library)).time_steps  # raises what a step raised
+    run.restype = ctypes.c_longlong
+    run.argtypes = (ctypes.py_object, ctypes.py_object, ctypes.c_longlong)
+
+    def measure() -> float:
+        run(step, wait, max(1, num_steps // 5))
+        return run(step, wait, num_steps) / num_steps
+
+    return measure
+
+
 def _torch_timer(step: Step) -> Method:
     import torch
     from torch.utils.benchmark import Timer
@@ -108,6 +127,7 @@ def _torch_timer(step: Step) -> Method:
 
 def _pyperf(step: Step, wait: Wait) -> Method:
     """pyperf's worker in this process: loops calibrated once, then a warm-up and three values."""
+    import pyperf
 
     def loop(loops: int) -> float:
         each = range(loops)
@@ -121,7 +141,7 @@ def _pyperf(step: Step, wait: Wait) -> Method:
     options = runner.parse_args(["--worker", "--quiet", "--calibrate-loops"])
     turns = iter(range(10**9))
 
-    def run() -> pyperf.Benchmark:
+    def run() -> Any:
         with contextlib.redirect_stdout(io.StringIO()):
             return runner.bench_time_func(f"turn {next(turns)}", loop)
 

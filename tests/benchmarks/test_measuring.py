@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import FUNCTIONS, _order, compare, judge, median_interval
+from agreement import FUNCTIONS, OVERHEAD, _order, compare, judge, median_interval
+from agreement_worker import c_loop
 from duel_orders import make_contender, make_order
 from measuring import POWER_STARTS, SIZES, _keep_part, find_smallest
 from short_duels import count_alarms, find_power, measured_shift, play_abreast
@@ -80,10 +81,36 @@ def test_a_peer_agrees_or_differs(
 def test_a_peer_that_needs_two_percent_more_is_reported() -> None:
     turn = {"block": 100.0, "latency": 110.0}
     turn |= {"torch_timer": 102.0, "pyperf": 100.0, "timm_loop": 109.9}
-    rows = compare(FUNCTIONS[0], [turn] * 8)
+    turn |= {"c_loop": 99.5}
+    rows = compare(FUNCTIONS[1], [turn] * 8)
     verdicts = {row["peer"]: row["verdict"] for row in rows}
     agrees = "agrees within 1 %"
-    assert verdicts == {"torch_timer": "DIFFERS", "pyperf": agrees, "timm_loop": agrees}
+    wanted = {"torch_timer": "DIFFERS", "pyperf": agrees, "timm_loop": agrees, "c_loop": agrees}
+    assert verdicts == wanted
+
+
+def test_of_a_step_that_does_nothing_the_difference_is_our_loop() -> None:
+    (row,) = compare(FUNCTIONS[0], [{"block": 60.0, "c_loop": 40.0}] * 8)
+    assert (row["ours_ns"], row["peer_ns"], row["verdict"]) == (60.0, 40.0, OVERHEAD)
+
+
+def test_a_loop_in_c_runs_the_steps_waits_once_and_raises_what_they_raise() -> None:
+    calls: list[object] = []
+
+    def step() -> str:
+        time.sleep(1e-4)
+        calls.append("step")
+        return "output"
+
+    measure = c_loop(step, calls.append, 10)
+    assert measure() >= 1e5
+    assert calls == ["step"] * 2 + ["output"] + ["step"] * 10 + ["output"]
+
+    def fail() -> None:
+        raise ValueError("a step that fails")
+
+    with pytest.raises(ValueError, match="a step that fails"):
+        c_loop(fail, calls.append, 3)()
 
 
 def test_other_timers_run_the_work_of_the_order_of_the_conductor(tmp_path: Path) -> None:
