@@ -59,14 +59,21 @@ def summarise_study(
     not be measured here has a reason and no number. Disturbed blocks are left out; if none of the
     fair pair's remain, `disturbed` has the reason, and all blocks are used.
     """
-    study = _Study(documents, ratios, failed_checks, contenders)
-    case, allocation = study.document["duel"], study.document["allocation"]
+    of_study = [each for each in documents if each["duel"]["track"] == DEFECT_TRACK]
+    alone = [each for each in of_study if len(each["contenders"]) == 1]
+    rows = [list(each) for each in (ratios, failed_checks, contenders)]
+    duels = [_Duel(each, alone, *rows) for each in of_study if len(each["contenders"]) > 1]
+    first = duels[0]
+    case, allocation = first.document["duel"], first.document["allocation"]
     switches = list_switches(case["workload"], case["use_case"], names)
-    fair = study.pair({})
-    planned = [each for each in switches if study.planned(each)]
+    planned = [
+        each
+        for each in switches
+        if not can_run(each, first.device) or _find_duel(duels, each.settings)
+    ]
     whole = not names and len(planned) == len(switches)
     corrections = (
-        list_corrections([each for each in planned if can_run(each, study.device)]) if whole else []
+        list_corrections([each for each in planned if can_run(each, first.device)]) if whole else []
     )
     return {
         "workload": case["workload"],
@@ -78,30 +85,41 @@ def summarise_study(
         "device_kind": allocation["device"]["kind"],
         "node": allocation["node"],
         "started_at": allocation["started_at"],
-        "campaign": study.document["campaign"],
+        "campaign": first.document["campaign"],
         "starts": case["starts"],
-        "disturbed": study.disturbed,
-        "versions": {side: study.fair_side(side)["version"] for side in COMPARED},
-        "fair": _describe_ratio(fair) | {"caught": study.catch({})},
-        "switches": [study.describe_switch(each, fair) for each in planned],
-        "corrections": [study.describe_correction(each, fair) for each in corrections],
+        "disturbed": next((each.disturbed for each in duels if each.disturbed), None),
+        "versions": {side: first.fair_side(side)["version"] for side in COMPARED},
+        "fair": _describe_ratio(first.pair({})) | {"caught": first.catch({})},
+        "switches": [
+            (_find_duel(duels, each.settings) or first).describe_switch(each) for each in planned
+        ],
+        "corrections": [
+            duel.describe_correction(each)
+            for each in corrections
+            if (duel := _find_duel(duels, each.settings))
+        ],
     }
 
 
-class _Study:
-    """The rows of one study, and the roles in its duel."""
+def _find_duel(duels: Sequence[_Duel], settings: Settings) -> _Duel | None:
+    """The first duel of the pair with these settings."""
+    return next((each for each in duels if each.has(settings)), None)
+
+
+class _Duel:
+    """The rows of one duel of a study, and the roles in it."""
 
     def __init__(
         self,
-        documents: Sequence[Document],
+        document: Document,
+        alone: Sequence[Document],
         ratios: Iterable[Row],
         failed_checks: Iterable[Row],
         contenders: Iterable[Row],
     ) -> None:
-        of_study = [each for each in documents if each["duel"]["track"] == DEFECT_TRACK]
-        (self.document,) = [each for each in of_study if len(each["contenders"]) > 1]
-        self._alone = [each for each in of_study if len(each["contenders"]) == 1]
-        duel_run = self.document["duel_run"]
+        """`alone` are the study's documents of a single contender."""
+        self.document, self._alone = document, alone
+        duel_run = document["duel_run"]
         self.device = "cuda" if self.document["allocation"]["device"]["kind"] == "gpu" else "cpu"
         self._by_arm = {each["arm"]: each for each in self.document["contenders"]}
         self._ratios = {
@@ -163,11 +181,9 @@ class _Study:
         """The correct contender."""
         return self._by_arm[self._arm({}, side)]
 
-    def planned(self, switch: Switch) -> bool:
-        """Whether its sides are in the plan, or this device can't run it."""
-        if not can_run(switch, self.device):
-            return True
-        return all(self._arm(switch.settings, side) in self._by_arm for side in COMPARED)
+    def has(self, settings: Settings) -> bool:
+        """Whether both sides with these settings are in it."""
+        return all(self._arm(settings, side) in self._by_arm for side in COMPARED)
 
     def pair(self, settings: Settings) -> Logs:
         """Log ratios, JAX over torch, of the starts that both ran."""
@@ -207,8 +223,9 @@ class _Study:
     def _key(self, check: Row) -> tuple[str, str]:
         return _suite(check), check["expectation"]
 
-    def describe_switch(self, switch: Switch, fair: Logs) -> dict[str, Any]:
+    def describe_switch(self, switch: Switch) -> dict[str, Any]:
         """One row of the table."""
+        fair = self.pair({})
         row = {
             "name": switch.name,
             "title": switch.title,
@@ -232,8 +249,9 @@ class _Study:
             | {"caught": caught, "why": why}
         )
 
-    def describe_correction(self, correction: Correction, fair: Logs) -> dict[str, Any]:
+    def describe_correction(self, correction: Correction) -> dict[str, Any]:
         """One correction: the ratio after an error was removed."""
+        fair = self.pair({})
         logs, caught = self.pair(correction.settings), self.catch(correction.settings)
         return {
             "title": correction.title,

@@ -1,4 +1,4 @@
-"""A defect study: one duel of the fair pair and of every side that is wrong."""
+"""A defect study: duels of the fair pair and of sides that are wrong."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from benchcore.experiments.compare import check_frameworks, choose_case
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
+    Settings,
     Switch,
     can_run,
     fill_in_settings,
@@ -32,6 +33,9 @@ from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
 
+_MOST_IN_DUEL = 8
+"""Contenders: all of a duel are in memory at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
@@ -50,26 +54,27 @@ class StudyRequest:
 
 
 def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
-    """The plan of a study with today's versions: ceilings, and one duel of the fair pair and of
-    every wrong side. Raises UserError."""
+    """The plan of a study with today's versions: ceilings, and duels of the fair pair and of some
+    wrong sides each. Raises UserError."""
     check_device(request.device)
     check_frameworks(request.jax, request.torch)
     case_name = choose_case(request.workload, request.case_filter)
     case = load_spec(request.workload).cases[case_name]
     switches = list_switches(request.workload, case.use_case, request.switches)
     runnable = [each for each in switches if can_run(each, request.device)]
-    arms = _list_arms(request, runnable)
-    study = Match(
-        workload=request.workload,
-        case=case_name,
-        arms=arms,
-        expected_s=20.0 * len(arms) * request.starts,
-        limits=DuelLimits(starts=request.starts, rounds=request.rounds, compilations=1),
-        track=DEFECT_TRACK,
-    )
-    matches = [study]
+    matches = [
+        Match(
+            workload=request.workload,
+            case=case_name,
+            arms=arms,
+            expected_s=20.0 * len(arms) * request.starts,
+            limits=DuelLimits(starts=request.starts, rounds=request.rounds, compilations=1),
+            track=DEFECT_TRACK,
+        )
+        for arms in _list_arms(request, runnable)
+    ]
     if any("in tf32" in each.readings.values() for each in runnable):
-        matches += _list_tf32(request, study)
+        matches += _list_tf32(request, matches[0])
     if request.ceilings:
         plain = (
             Arm(name="jax-jit", request=request.jax, settings={"compile": "jit"}),
@@ -80,19 +85,32 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
     return draft_named(profile, f"defects-{request.workload}", place)
 
 
-def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> tuple[Arm, ...]:
-    """The fair pair first; each side once, even if several switches use it."""
-    requests = {"jax": request.jax, "torch": request.torch}
-    wanted = [{}, *(each.settings for each in runnable)]
+def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> list[tuple[Arm, ...]]:
+    """Of each duel, the fair pair first: every wrong pair is in one with it, and no side is twice
+    in a duel, even if several switches use it."""
+    wanted = [each.settings for each in runnable]
     if not request.switches:
         wanted += [correction.settings for correction in list_corrections(runnable)]
-    arms: dict[str, Arm] = {}
-    for settings in wanted:
-        for side in COMPARED:
-            settled = fill_in_settings(settings, side, request.device)
-            name = name_side(side, settled)
-            arms.setdefault(name, Arm(name=name, request=requests[side], settings=settled))
-    return tuple(arms.values())
+    fair = _pair_up(request, {})
+    duels = [dict(fair)]
+    for pair in (_pair_up(request, each) for each in wanted):
+        if any(pair.keys() <= each.keys() for each in duels):
+            continue
+        if len(duels[-1] | pair) > _MOST_IN_DUEL:
+            duels.append(dict(fair))
+        duels[-1] |= pair
+    return [tuple(each.values()) for each in duels]
+
+
+def _pair_up(request: StudyRequest, settings: Settings) -> dict[str, Arm]:
+    """Both sides with these settings, by the arm's name."""
+    requests = {"jax": request.jax, "torch": request.torch}
+    settled = {side: fill_in_settings(settings, side, request.device) for side in COMPARED}
+    arms = (
+        Arm(name=name_side(side, each), request=requests[side], settings=each)
+        for side, each in settled.items()
+    )
+    return {arm.name: arm for arm in arms}
 
 
 def _list_tf32(request: StudyRequest, study: Match) -> list[Match]:

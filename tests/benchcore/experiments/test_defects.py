@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,10 +42,11 @@ Found = dict[str, Any]
 RESNET = StudyRequest(workload="resnet50", case_filter=CaseFilter(case="tiny_train"))
 
 
-def _ingest(tmp_path: Path, document: dict[str, Any]) -> tuple[Any, ...]:
-    """Ratios, marks and contenders of a campaign of one document, checked and judged."""
+def _ingest(tmp_path: Path, *documents: dict[str, Any]) -> tuple[Any, ...]:
+    """Ratios, marks and contenders of a campaign of these documents, checked and judged."""
     state = open_state(tmp_path / "state")
-    spool_document(state.spool, document)
+    for each in documents:
+        spool_document(state.spool, each)
     engine = open_database(state.database_url)
     assert ingest_spool(engine, state).rejected == ()
     check_campaign(engine, CAMPAIGN)
@@ -64,6 +66,33 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """JAX twice as fast where both are right; eager torch four times as slow as JAX."""
     step_ns = {"torch-eager": 4e6, "jax-jit-frozen-batch-norm": 5e5}
     return _study(tmp_path_factory.mktemp("study"), make_study(step_ns=step_ns))
+
+
+def _split(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same study in two duels, with the fair pair in both: one has JAX's wrong sides."""
+    fair = [each["name"] for each in document["contenders"][:2]]
+    names = [each["name"] for each in document["contenders"] if "defects" in each["settings"]]
+    of_jax = [name for name in names if name.startswith("jax-jit")]
+    rest = [each["name"] for each in document["contenders"] if each["name"] not in of_jax]
+    return [
+        copy.deepcopy(document)
+        | {
+            "duel_run": document["duel_run"][:-1] + str(number),
+            "contenders": [each for each in document["contenders"] if each["name"] in own],
+            "equivalence": [row for row in document["equivalence"] if {row["a"], row["b"]} <= own],
+        }
+        for number, own in enumerate(({*fair, *of_jax}, {*fair, *rest}))
+    ]
+
+
+def test_a_study_in_several_duels_finds_the_same(tmp_path: Path) -> None:
+    step_ns = {"torch-eager": 4e6, "jax-jit-frozen-batch-norm": 5e5}
+    names = ("torch-eager", "v1-stride", "frozen-batch-norm", "no-warm-up", "no-donation")
+    whole = make_study(step_ns=step_ns)
+    parts = _split(whole)
+    assert all(len(each["contenders"]) < len(whole["contenders"]) for each in parts)
+    frames = (frame.to_dict("records") for frame in _ingest(tmp_path / "parts", *parts))
+    assert summarise_study(parts, *frames, names) == _study(tmp_path / "whole", whole, names)
 
 
 def _switch(found: Found, name: str) -> Found:
@@ -238,13 +267,15 @@ def test_a_defect_voids_a_duel_that_would_count(tmp_path: Path) -> None:
 
 def test_the_plan_runs_the_fair_pair_first_and_every_side_once(tmp_path: Path) -> None:
     plan = draft_study(RESNET, Placement(campaign="study"))
-    *sentinels, study = plan.duels
-    assert [each.workload for each in sentinels] == ["matmul", "copy"]
-    assert study.track == DEFECT_TRACK
-    arms = [each.arm for each in study.contenders]
-    assert arms[:2] == ["jax-jit", "torch-compile"]
-    assert len(set(arms)) == len(arms)
-    assert "jax-jit-frozen-batch-norm" in arms
+    matmul, copy_, *studies = plan.duels
+    assert [matmul.workload, copy_.workload] == ["matmul", "copy"]
+    duels = [[each.arm for each in study.contenders] for study in studies]
+    assert {each.track for each in studies} == {DEFECT_TRACK}
+    assert len(duels) > 1
+    for arms in duels:
+        assert arms[:2] == ["jax-jit", "torch-compile"]
+        assert len(set(arms)) == len(arms) <= 8
+    assert sum("jax-jit-frozen-batch-norm" in arms for arms in duels) == 1
     save_plan(plan, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").duels == plan.duels
 
@@ -254,7 +285,7 @@ def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
         workload="resnet50", case_filter=CaseFilter(use_case="infer", batch=32), device="cuda:0"
     )
     plan = draft_study(requested, Placement(campaign="study"))
-    assert [each.case for each in plan.duels] == [
+    assert list(dict.fromkeys(each.case for each in plan.duels)) == [
         "gpu_8192",
         "gpu_2g",
         "infer_b32",
