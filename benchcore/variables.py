@@ -56,8 +56,8 @@ WANDB = Variable(
 )
 KEEP_NIGHTS = Variable(
     "DEADHEAT_KEEP_NIGHTS",
-    "After each night remove the files that only older ones need, as `deadheat prune` does "
-    "(default: keep all).",
+    "A number of nights, such as `30`: after each night remove the files that only older ones "
+    "need, as `deadheat prune` does (default: keep all).",
 )
 PREFECT_API_URL = Variable(
     "PREFECT_API_URL",

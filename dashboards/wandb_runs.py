@@ -58,7 +58,7 @@ def name_project() -> tuple[str | None, str] | None:
         if importlib.util.find_spec(package) is None:
             raise UserError(
                 f"{variables.WANDB.name} is set, but {package} is not installed; "
-                "install deadheat[wandb]"
+                "run `uv sync --extra wandb` in the repository"
             )
     return found["entity"], found["project"]
 

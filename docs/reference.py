@@ -76,7 +76,7 @@ def write_terms() -> str:
 
 def write_checks() -> str:
     """Every expectation, by what it is checked of, with the reason that a failed row gets."""
-    lines = ["| of | check | what a failure says | only where | effect |", "|---|---|---|---|---|"]
+    lines = ["| of | check | reason of a failure | only where | effect |", "|---|---|---|---|---|"]
     for name, _, expectations in list_suites():
         for each in expectations:
             meaning = each.meta.get("meaning", each.meta["reason"])

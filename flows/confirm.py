@@ -38,7 +38,7 @@ def confirm(
     Args:
         suspicions: Ids from `deadheat suspicions`; empty for all open ones, highest expected change
             per second of measuring first.
-        budget_minutes: Start no suspicion after this many minutes.
+        budget_minutes: Measure no further suspicion after this many minutes.
         looks: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
         profile: Limits of the measurement; the suspicions determine what is measured.
         site: Where to measure.

@@ -132,6 +132,7 @@ def import_parquet() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UserError(
-            "wanted pyarrow for Parquet, found none; install deadheat[parquet]"
+            "wanted pyarrow for Parquet, found none; run `uv sync --extra parquet` in the "
+            "repository"
         ) from error
     return pyarrow.parquet

@@ -28,7 +28,8 @@ def confirm(
     ] = None,
     looks: options.Looks = None,
     budget: Annotated[
-        float, option("--budget", "SECONDS", "Start no suspicion after this long.", min=0.0)
+        float,
+        option("--budget", "SECONDS", "Measure no further suspicion after this long.", min=0.0),
     ] = 3600.0,
     profile: options.Limits = "laptop",
     site: options.Site = "local",

@@ -85,7 +85,8 @@ def run(
 ) -> None:
     """Measure a saved plan, or one duel of your own.
 
-    `deadheat plan --json > plan.json` saves a plan.
+    `deadheat plan --json > plan.json` saves a plan. A duel of your own measures no ceilings: its
+    pairs count only if the last 30 days have some for this device.
     """
     opened = open_state(state)
     if what.endswith(".json"):
