@@ -105,12 +105,12 @@ def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> list[tuple[
 def _pair_up(request: StudyRequest, settings: Settings) -> dict[str, Arm]:
     """Both sides with these settings, by the arm's name."""
     requests = {"jax": request.jax, "torch": request.torch}
-    settled = {side: fill_in_settings(settings, side, request.device) for side in COMPARED}
-    arms = (
-        Arm(name=name_side(side, each), request=requests[side], settings=each)
-        for side, each in settled.items()
-    )
-    return {arm.name: arm for arm in arms}
+    found: dict[str, Arm] = {}
+    for side in COMPARED:
+        settled = fill_in_settings(settings, side, request.device)
+        name = name_side(side, settled)
+        found[name] = Arm(name=name, request=requests[side], settings=settled)
+    return found
 
 
 def _list_tf32(request: StudyRequest, study: Match) -> list[Match]:
