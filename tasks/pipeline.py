@@ -32,8 +32,8 @@ from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
 from benchcore.running.retention import list_unneeded
 from benchcore.state import State, open_state
-from benchcore.store.database import is_unreachable, open_database
-from benchcore.store.duels import find_newest_campaign
+from benchcore.store.database import Engine, is_unreachable, open_database
+from benchcore.store.duels import find_newest_campaign, list_unchecked_campaigns
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.locks import ingest_locks
@@ -138,10 +138,22 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     """Judge the ratios, as rows of a table, and refresh the suspicions."""
     state = open_state(Path(root))
     engine = open_database(state.database_url)
+    _catch_up(engine, state, campaign)
     rows = judge_and_list(engine, campaign)
     refresh_suspicions(engine, campaign=campaign)
     save_history(engine, state)
     return rows
+
+
+def _catch_up(engine: Engine, state: State, campaign: str) -> None:
+    """Check and judge what was only ingested, as into the database that follows a lost one: open
+    suspicions would end without the nights that they rest on."""
+    from data_checks.check import check_campaign
+
+    for other in list_unchecked_campaigns(engine):
+        if other != campaign:
+            check_campaign(engine, other, state.data_docs(other))
+            judge_and_list(engine, other)
 
 
 @task(task_run_name="publish-{campaign}", **_PATIENT)

@@ -246,6 +246,18 @@ def judge_campaign(
     return [ratio for of_duel in ratios.values() for ratio in of_duel]
 
 
+def list_unchecked_campaigns(engine: Engine) -> list[str]:
+    """Campaigns that have a duel run without checks, oldest first."""
+    query = (
+        select(DuelRun.campaign)
+        .where(DuelRun.checked_at.is_(None))
+        .group_by(DuelRun.campaign)
+        .order_by(func.min(DuelRun.started_at))
+    )
+    with Session(engine) as session:
+        return list(session.scalars(query))
+
+
 def describe_kind(duel: PlannedDuel) -> DuelKind:
     """The kind of a planned duel: its versions are left out, as they are new every night."""
     arms = tuple(sorted(contender.arm for contender in duel.contenders))

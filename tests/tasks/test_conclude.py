@@ -25,6 +25,8 @@ from benchcore.planning.tracks import STDLIB
 from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
+from benchcore.store.duels import list_unchecked_campaigns
+from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
 from dashboards.site.files import SiteFiles
 from dashboards.wandb_runs import list_waiting, send_runs
@@ -93,6 +95,15 @@ def test_a_page_is_withdrawn_if_the_run_cannot_publish_it(
         with pytest.raises(OSError, match="is gone"):
             _conclude("newer", state)
     assert own.read_text() == "as it was"
+
+
+def test_nights_that_were_only_ingested_are_judged_before_suspicions_end(state: State) -> None:
+    """As in the database that a night makes after it was lost."""
+    engine = open_database(state.database_url)
+    assert list_unchecked_campaigns(engine) == ["older", "newer"]
+    _conclude("newer", state)
+    assert list_unchecked_campaigns(engine) == []
+    assert len(ratio_frame(engine, ["older"])) == len(ratio_frame(engine, ["newer"])) == 1
 
 
 @pytest.mark.parametrize("project", ["team/dead-heat", "no project"])
