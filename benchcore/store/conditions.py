@@ -47,6 +47,8 @@ def read_conditions(
     with Session(engine) as session:
         known = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
         for duel_run, framework, *versions in session.execute(contenders):
+            if duel_run not in known:  # another process stored it a moment ago
+                continue
             known[duel_run] |= _of_libraries(framework, versions)
     return known  # type: ignore[return-value]
 

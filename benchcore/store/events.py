@@ -72,6 +72,13 @@ def record_sent(engine: Engine, event: int) -> None:
         _get(session, event).unsent_alert = None
 
 
+EVENT_COLUMNS = (
+    *("id", "suspicion", "state", "owner", "series", "device", "since", "culprit", "reason"),
+    *("ratio", "low", "high", "is_baseline", "opened_at"),
+)
+"""What `list_events` describes each event by."""
+
+
 def list_events(engine: Engine) -> list[dict[str, Any]]:
     """Every event, newest first: of what, how large, which framework, and its state."""
     query = (

@@ -63,6 +63,8 @@ def drop_night(files: SiteFiles, catalog: Mapping[str, Any], name: str) -> None:
     for case in catalog["cases"]:
         for month in months & set(case["months"]):
             found = files.read(f"history/{case['key']}/{month}")
+            if found is None:  # its writing was interrupted after the catalogue's
+                continue
             gone = {run for run, each in found["runs"].items() if each["campaign"] == name}
             if gone:
                 runs = {run: each for run, each in found["runs"].items() if run not in gone}

@@ -18,6 +18,7 @@ from site_nights import ADHOC, NIGHTS, name_night
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import open_database
+from benchcore.store.events import EVENT_COLUMNS
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, export_tables
 from dashboards.export import BEGIN, END, replace_block, write_csv, write_tables
@@ -64,8 +65,14 @@ def test_only_what_counts_is_exported_and_each_row_names_its_document(nights: St
     assert ratios[["a_environment_key", "b_environment_key"]].notna().all(axis=None)
     assert set(measured["duel_run"]) == set(ratios["duel_run"])
     assert len(tables["events"]) == 1
+    assert tuple(tables["events"].columns) == EVENT_COLUMNS
     empty = export_tables(engine, [ADHOC])
     assert empty["ratios"].empty and tuple(empty["ratios"].columns) == RATIO_COLUMNS
+
+
+def test_without_an_event_the_table_has_its_columns(tmp_path: Path) -> None:
+    tables = export_tables(open_database(f"sqlite:///{tmp_path / 'new.db'}"), [])
+    assert tables["events"].empty and tuple(tables["events"].columns) == EVENT_COLUMNS
 
 
 def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ def read_raw_times(engine: Engine, campaign: Campaigns) -> dict[str, dict[str, d
         for row in session.execute(starts).mappings():
             start = {name: row[name] for name in _OF_START}
             blocks = _describe_blocks(row["blocks"])
-            contender = found[row["duel_run"]][row["contender"]]
+            contender = found.get(row["duel_run"], {}).get(row["contender"])
+            if contender is None:  # another process stored it a moment ago
+                continue
             contender["starts"].append({**start, "blocks": blocks})
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import Engine
 
-from benchcore.store.events import list_events
+from benchcore.store.events import EVENT_COLUMNS, list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
@@ -54,7 +54,7 @@ def export_tables(engine: Engine, campaigns: Sequence[str]) -> dict[str, pd.Data
     return {
         "ratios": _choose(ratios, RATIO_COLUMNS),
         "measurements": _choose(measured, MEASUREMENT_COLUMNS),
-        "events": _flatten(pd.DataFrame(list_events(engine))),
+        "events": _flatten(_choose(pd.DataFrame(list_events(engine)), EVENT_COLUMNS)),
     }
 
 

@@ -38,3 +38,20 @@ def test_an_error_against_float64_has_a_history(
     (row,) = [each for each in rows if each["metric"] == "logits_error"]
     assert (row["a_value"], row["b_value"]) == (2e-7, 4e-7)
     assert row["log"] == pytest.approx(0.69315)
+
+
+def test_a_campaign_is_published_again_after_its_history_was_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalogue is written before the histories that it names."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path)
+    open_history(state, [make_document()]).dispose()
+    save_plan(make_plan(CAMPAIGN), campaign_folder(state, CAMPAIGN) / "plan.json")
+    publish_campaign(state, CAMPAIGN)
+    (case,) = SiteFiles(state.site).read("catalog")["cases"]
+    path = SiteFiles(state.site).path_of(f"history/{case['key']}/2026-01")
+    before = path.read_text(encoding="utf-8")
+    path.unlink()
+    publish_campaign(state, CAMPAIGN)
+    assert path.read_text(encoding="utf-8") == before
