@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +65,7 @@ def nightly(
 
 _CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none."
 _DEVICE = "Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own)."
+_STARTS = _COMPILATIONS = 3
 
 
 @expand_groups
@@ -75,9 +77,9 @@ def run(
     contender: Annotated[
         list[str] | None, option("--contender", "VERSION[,KEY=VALUE]", _CONTENDER)
     ] = None,
-    starts: options.StartsFrom1 = 3,
+    starts: options.StartsFrom1 = _STARTS,
     wait: options.Wait = 0.0,
-    compilations: options.Compilations = 3,
+    compilations: options.Compilations = _COMPILATIONS,
     device: Annotated[str | None, option("--device", "NAME", _DEVICE)] = None,
     place: Placement = USUAL,
     state: options.State = options.STATE,
@@ -90,11 +92,12 @@ def run(
     """
     opened = open_state(state)
     if what.endswith(".json"):
-        if device is not None:
-            raise UserError(
-                f"a plan names its own device, got --device {device!r:.100} as well; leave it out"
-            )
+        own = {"case": case, "contender": contender, "device": device}
+        own |= {"starts": starts != _STARTS, "compilations": compilations != _COMPILATIONS}
+        own |= {"campaign": place.campaign, "python": place.python}
+        _refuse(name for name, value in own.items() if value)
         drafted = matrix.load_plan(Path(what))
+        _refuse(["site"] if place.site not in (USUAL.site, drafted.site) else [])
     else:
         wanted = AdhocDuel(
             workload=what,
@@ -106,6 +109,12 @@ def run(
         )
         drafted = draft_duel(wanted, place)
     print_outcome(measure_plan(drafted, opened, place.pool, wait_s=wait), as_json)
+
+
+def _refuse(names: Iterable[str]) -> None:
+    """Raise UserError if there is an option that a plan would ignore."""
+    if given := ", ".join(f"--{each}" for each in names):
+        raise UserError(f"a plan names its own values, got {given} as well; leave it out")
 
 
 def print_outcome(outcome: dict[str, Any], as_json: bool) -> None:

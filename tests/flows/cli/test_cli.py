@@ -110,7 +110,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
             "run mlp --case tiny_infer --contender torch,layout=channels_last",
             "no setting 'layout=channels_last'",
         ),
-        ("run bad.json --device cpu", "a plan names its own device"),
+        ("run bad.json --device cpu", "a plan names its own values, got --device as well"),
+        ("run bad.json --campaign x --starts 5", "got --starts, --campaign as well; leave it out"),
         (
             "compare mlp --case infer_b128 --a jax --b torch --track nope",
             "wanted a track of default, tuned, got 'nope'",
