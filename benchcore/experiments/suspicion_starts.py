@@ -121,7 +121,8 @@ def draft_starts(
         checkpoint=suspicion.key.checkpoint,
     )
     releases = {each.request: _release(each) for each in contenders}
-    name = f"confirm-{suspicion.id}-{suspicion.trigger}-{starts.stop}"
+    attempt = suspicion.attempt and f"-{suspicion.attempt}"
+    name = f"confirm-{suspicion.id}-{suspicion.trigger}{attempt}-{starts.stop}"
     plans = [
         make_plan(
             dataclasses.replace(

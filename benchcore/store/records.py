@@ -97,3 +97,5 @@ class SuspicionRecord:
     b_new: ContenderRecord
     conditions: tuple[ConditionChange, ...] = ()
     """Those that changed between both nights."""
+    attempt: str = ""
+    """Identifies a confirmation after an earlier one that found something; empty = the first."""

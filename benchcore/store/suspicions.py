@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -322,6 +323,7 @@ def read_suspicion(
             device=run.device["name"],
             device_model=run.device_model,
             site=run.site,
+            attempt=_name_attempt(row),
             conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(
                 levels,
@@ -331,6 +333,13 @@ def read_suspicion(
             ),
             **sides,
         )
+
+
+def _name_attempt(row: SuspicionRow) -> str:
+    """A confirmation after one that ended measures new starts. One that was interrupted stored no
+    finding, so that the next one resumes it."""
+    earlier = (row.finding or {}).get("campaigns", ())
+    return hashlib.sha256("\n".join(earlier).encode()).hexdigest()[:8] if earlier else ""
 
 
 def _read_sides(

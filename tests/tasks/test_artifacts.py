@@ -72,6 +72,7 @@ def test_a_duel_without_logs_has_no_artifact(tmp_path: Path, made: list[dict[str
         ("compare-resnet-1f00ba12", "ratios-compare-resnet"),
         ("compare-resnet-defacade", "ratios-compare-resnet"),
         ("confirm-12-level-5", "ratios-confirm"),
+        ("confirm-12-level-0badcafe-5", "ratios-confirm"),
         ("my-own", "ratios-my-own"),
     ],
 )

@@ -21,6 +21,7 @@ from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 from benchcore.errors import UserError
 from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext
+from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.state import open_state
@@ -143,6 +144,36 @@ def test_a_start_without_the_metric_does_not_count(tmp_path: Path) -> None:
     [row] = done.rows
     assert (row["verdict"], row["starts"]) == ("unknown", 0)
     assert set(row["lost"]) == {"jax-jit-0.9.1 was not measured"}
+    engine.dispose()
+
+
+class _Interrupted(WrittenStarts):
+    """Its process dies before a second look."""
+
+    def measure(self, plan: Plan, title: str) -> None:
+        if self.plans:
+            raise KeyboardInterrupt
+        super().measure(plan, title)
+
+
+def test_only_an_interrupted_attempt_is_resumed(tmp_path: Path) -> None:
+    amounts = {"0.9.0": 1000.0, "0.9.1": 0.0, "shown": 1400.0, "2.10.0": 700.0}
+    done, engine, starts = _confirm(tmp_path, "allocator_peak_bytes", amounts, 0.0)
+    [first] = done.rows
+    assert (first["verdict"], len(first["lost"])) == ("unknown", 8)  # both looks add up
+
+    request = _request(first["suspicion"])
+    interrupted = _Interrupted(starts.state, engine, starts.metric, amounts, 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_confirmation(request, starts.state, interrupted)
+    [plan] = interrupted.plans
+    assert plan.campaign not in first["campaigns"]
+
+    starts.amounts = {**amounts, "0.9.1": 1400.0}
+    [again] = run_confirmation(request, starts.state, starts).rows
+    assert (again["verdict"], again["culprit"]) == ("confirmed", "jax"), again
+    assert again["campaigns"][0] == plan.campaign
+    assert not {*first["campaigns"]} & {*again["campaigns"]}
     engine.dispose()
 
 

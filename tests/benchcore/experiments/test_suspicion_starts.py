@@ -129,6 +129,14 @@ def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -
     assert {release.role for release in first.releases.values()} == {"pinned"}  # no series of it
 
 
+def test_a_later_attempt_measures_every_start_anew(state: State) -> None:
+    contenders = choose_contenders(_suspicion(), state)
+    first, again = (_plan(_suspicion(attempt=each), contenders) for each in ("", "0badcafe"))
+    assert again.campaign == "confirm-7-shift-0badcafe-3"
+    assert not {each.duel_run for each in first.duels} & {each.duel_run for each in again.duels}
+    assert [each.hash for each in first.duels] == [each.hash for each in again.duels]
+
+
 def test_the_exact_environments_of_the_nights_are_measured_again(state: State) -> None:
     contenders = choose_contenders(_suspicion(), state)
     plan = _plan(_suspicion(), contenders)
