@@ -16,6 +16,7 @@ from benchcore.experiments.rounds import Measurer, RunContext, name_starts
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
     choose_contenders,
+    choose_pool,
     draft_starts,
     list_candidates,
     list_probe_failures,
@@ -158,6 +159,7 @@ def _measure(
     progress.begun = True
     suspicion, contenders = progress.suspicion, progress.contenders
     plan = draft_starts(suspicion, contenders, context.profile, starts, site=context.site)
+    plan = choose_pool(plan, suspicion, state)
     reuse_environments(plan, contenders, state)
     try:
         measurer.measure(plan, f"{name_starts(starts)} of suspicion {suspicion.id}")
@@ -170,7 +172,7 @@ def _measure(
     values = None
     if metric.key != STEP_TIME:
         values = read_campaign_values(engine, plan.campaign, metric)
-    found, lost = read_starts(plan, contenders, records, documents, values)
+    found, lost = read_starts(plan, suspicion, contenders, records, documents, values)
     progress.starts += found
     progress.lost += lost
     progress.probe_failures += list_probe_failures(documents)

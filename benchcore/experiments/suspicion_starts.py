@@ -14,7 +14,7 @@ from benchcore.cell.measure.host import describe_device
 from benchcore.environments.build import list_environments
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import Release, parse_request, resolve
-from benchcore.errors import UserError
+from benchcore.errors import DamagedFileError, UserError
 from benchcore.experiments.compare import list_differences
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import Match, Profile
@@ -22,7 +22,8 @@ from benchcore.planning.requests import list_extras, write_extras
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import store_environments
-from benchcore.running.sites import load_site
+from benchcore.running.plans import load_campaign
+from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import ContenderRecord, DuelRecord, SuspicionRecord
@@ -172,6 +173,19 @@ def _release(contender: ConfirmContender) -> Release:
     )
 
 
+def choose_pool(plan: Plan, suspicion: SuspicionRecord, state: State) -> Plan:
+    """The plan in the pool of the night that showed the suspicion, whose nodes have its device; in
+    the site's default pool if that night ran on another site, or its plan or pool is gone."""
+    try:
+        night = load_campaign(state, suspicion.campaign)
+        if night.pool is None or night.site != plan.site:
+            return plan
+        pool, _ = find_pool(load_site(plan.site), night.pool)
+    except (UserError, DamagedFileError):
+        return plan
+    return dataclasses.replace(plan, pool=pool)
+
+
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
@@ -184,17 +198,19 @@ def reuse_environments(plan: Plan, contenders: Sequence[ConfirmContender], state
 
 def read_starts(
     plan: Plan,
+    suspicion: SuspicionRecord,
     contenders: Sequence[ConfirmContender],
     records: Sequence[DuelRecord],
     documents: Sequence[Mapping[str, Any]],
     values: Mapping[tuple[str, str], Mapping[int, float]] | None = None,
 ) -> tuple[list[Start], list[str]]:
-    """The starts that count, with the readings of the machine's probe, and why others don't.
+    """The starts that count, with the readings of the machine's probe, and why others don't: one on
+    another device, which a Slurm site can allocate, is no start of this suspicion.
 
     `documents` are the results of the records, which have no probe readings. `values` are the
     amounts of the suspicion's metric by duel run and contender; None = it is step time.
     """
-    probes = {document["duel_run"]: document.get("probe") or {} for document in documents}
+    of_document = {document["duel_run"]: document for document in documents}
     of_run = {record.duel_run: record for record in records}
     starts, lost = list[Start](), list[str]()
     for duel in plan.duels:
@@ -203,7 +219,9 @@ def read_starts(
             lost.append("a start has no result")
             continue
         names = [each.name for each in duel.contenders]
-        wrong = [each.reason for each in record.exclusions if each.names <= set(names)]
+        document = of_document.get(duel.duel_run, {})
+        wrong = list(_differ_in_device(suspicion, document))
+        wrong += [each.reason for each in record.exclusions if each.names <= set(names)]
         rounds = record.rounds
         if values is not None:
             rounds = {name: values.get((record.duel_run, name), {}) for name in names}
@@ -212,8 +230,17 @@ def read_starts(
             lost.append(wrong[0])
         else:
             cells = _read_start(rounds, dict(zip(names, contenders, strict=True)))
-            starts.append({**cells, **_read_probe(probes.get(duel.duel_run, {}))})
+            starts.append({**cells, **_read_probe(document.get("probe") or {})})
     return starts, lost
+
+
+def _differ_in_device(suspicion: SuspicionRecord, document: Mapping[str, Any]) -> Iterator[str]:
+    device = document["allocation"]["device"] if document else {}
+    if document and device["fingerprint"] != suspicion.key.device_fingerprint:
+        yield (
+            f"measured on another device, {device['fingerprint']} ({device['model']}), not on "
+            f"{suspicion.key.device_fingerprint} ({suspicion.device_model})"
+        )
 
 
 def _read_probe(probe: Mapping[str, Any]) -> Start:

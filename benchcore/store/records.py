@@ -90,6 +90,8 @@ class SuspicionRecord:
     device: str
     device_model: str
     site: str
+    campaign: str
+    """Of the night after it."""
     levels: HistoryLevels
     a_old: ContenderRecord
     a_new: ContenderRecord

@@ -323,6 +323,7 @@ def read_suspicion(
             device=run.device["name"],
             device_model=run.device_model,
             site=run.site,
+            campaign=run.campaign,
             attempt=_name_attempt(row),
             conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(

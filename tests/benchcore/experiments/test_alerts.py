@@ -66,6 +66,7 @@ def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
         device="cpu",
         device_model="AMD EPYC",
         site="local",
+        campaign="night-20",
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=a_old,
         a_new=a_new,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from result_documents import JAX, TORCH, make_document
@@ -13,14 +14,16 @@ from benchcore.errors import UserError
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
     choose_contenders,
+    choose_pool,
     draft_starts,
     list_candidates,
     read_starts,
     reuse_environments,
 )
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
 from benchcore.store.records import ContenderRecord, DuelRecord, FailedCheck, SuspicionRecord
 from benchcore.verdict.duel.ratios import ContenderTimes
@@ -65,6 +68,7 @@ def _suspicion(**changes: object) -> SuspicionRecord:
         device="cpu",
         device_model="Some CPU",
         site="local",
+        campaign="night-20",
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=OLD,
         a_new=NEW,
@@ -187,6 +191,57 @@ def _record(plan: Plan, number: int, marks: tuple[FailedCheck, ...] = ()) -> Due
     )
 
 
+def _document(plan: Plan, number: int) -> dict[str, Any]:
+    device = describe_device("cpu")
+    return {"duel_run": plan.duels[number].duel_run, "allocation": {"device": device}}
+
+
+def test_a_start_on_another_device_does_not_count(state: State) -> None:
+    """A Slurm site allocates any node of a pool."""
+    contenders = choose_contenders(_suspicion(), state)
+    plan = _plan(_suspicion(), contenders, range(2))
+    documents = [_document(plan, 0), _document(plan, 1)]
+    documents[1]["allocation"]["device"] |= {"fingerprint": "0" * 16, "model": "Other CPU"}
+    records = [_record(plan, 0), _record(plan, 1)]
+    starts, lost = read_starts(plan, _suspicion(), contenders, records, documents)
+    assert [start["a_old"][0] for start in starts] == [0.0]
+    [reason] = lost
+    assert reason.startswith("measured on another device, 0000000000000000 (Other CPU), not on ")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A Slurm site of two pools."""
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    pools = "[pools.old]\npartition = 'a'\n[pools.new]\npartition = 'b'\n"
+    site = "name = 'cluster'\nkind = 'slurm'\ndefault_pool = 'new'\n"
+    (folder / "cluster.toml").write_text(site + pools)
+    monkeypatch.setenv("DEADHEAT_SITES", str(folder))
+    return "cluster"
+
+
+@pytest.mark.parametrize(
+    ("night", "pool"),
+    [
+        ({}, "old"),
+        ({"site": "local"}, None),
+        ({"pool": "gone"}, None),
+        ({"campaign": "night-19"}, None),
+    ],
+)
+def test_starts_run_in_the_pool_of_the_night(
+    state: State, cluster: str, night: dict[str, str], pool: str | None
+) -> None:
+    """Its other pools may have other devices."""
+    contenders = choose_contenders(_suspicion(), state)
+    plan = draft_starts(_suspicion(), contenders, load_profile("ci"), range(2), site=cluster)
+    seen = replace(plan, duels=(), **{"campaign": "night-20", "pool": "old", **night})
+    save_plan(seen, campaign_folder(state, seen.campaign) / "plan.json")
+    assert plan.pool is None
+    assert choose_pool(plan, _suspicion(), state) == replace(plan, pool=pool)
+
+
 def test_starts_are_read_by_cell_and_excluded_ones_have_a_reason(state: State) -> None:
     contenders = choose_contenders(_suspicion(), state)
     plan = _plan(_suspicion(), contenders)
@@ -195,9 +250,9 @@ def test_starts_are_read_by_cell_and_excluded_ones_have_a_reason(state: State) -
     mark = FailedCheck(duel_run=plan.duels[1].duel_run, **pair, **rest)
     seen = {"start": 0, "round": 1, "gemm_ns": 7, "copy_ns": 8}
     rows = [{**seen, "round": 0, "gemm_ns": None}, seen]
-    document = {"duel_run": plan.duels[0].duel_run, "probe": {"rows": rows, "failure": None}}
+    document = _document(plan, 0) | {"probe": {"rows": rows, "failure": None}}
     records = [_record(plan, 0), _record(plan, 1, (mark,))]
-    starts, lost = read_starts(plan, contenders, records, [document])
+    starts, lost = read_starts(plan, _suspicion(), contenders, records, [document])
     assert lost == ["unproven", "a start has no result"]
     assert starts == [
         {
