@@ -41,14 +41,16 @@ _CHOOSE = "run `deadheat verify`, or choose another Python or version"
 Device = Literal["cpu", "cuda", ""]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,99}")
 _DESCRIBE = """
-import importlib.metadata, json, re, sysconfig
+import importlib.metadata, json, re, sys, sysconfig
 found = {}
 for each in importlib.metadata.distributions():
     name = each.metadata["Name"]
     if name:
         found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), each.version)
 platform = f"{sysconfig.get_platform()} {sysconfig.get_config_var('SOABI')}"
-print(json.dumps({"packages": dict(sorted(found.items())), "platform": platform}))
+version = ".".join(map(str, sys.version_info[:3]))
+found = dict(sorted(found.items()))
+print(json.dumps({"packages": found, "platform": platform, "version": version}))
 """
 
 
@@ -307,6 +309,19 @@ def is_whole(record: EnvironmentRecord) -> bool:
     that we did not install is always."""
     folder = Path(record.python).parent.parent.parent
     return record.lock_sha256 is None or _is_as_listed(folder)
+
+
+def is_unchanged(record: EnvironmentRecord) -> bool:
+    """Whether a Python that we did not install has the version and packages that were recorded, as
+    it can be upgraded in place. One that we installed always has; `is_whole` checks its files."""
+    if record.lock_sha256 is not None:
+        return True
+    try:
+        now = _describe(Path(record.python))
+    except EnvironmentBuildError:
+        return False
+    packages = now["packages"] if record.packages else {}  # a bare interpreter's are not recorded
+    return (now["version"], packages) == (record.python_version, record.packages)
 
 
 def _find_whole(folder: Path) -> EnvironmentRecord | None:

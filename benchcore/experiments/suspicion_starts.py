@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.cell.measure.host import describe_device
-from benchcore.environments.build import list_environments
+from benchcore.environments.build import is_unchanged, list_environments
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import DamagedFileError, UserError
@@ -45,12 +45,16 @@ class ConfirmContender:
     side: ContenderRecord
     request: str
     environment: EnvironmentRecord | None
-    """The environment measured then; None = it is gone and must be rebuilt."""
+    """The environment measured then; None = it is gone, or a system's Python was upgraded, and must
+    be rebuilt."""
 
 
 def choose_contenders(suspicion: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
     """Both sides in their old and new environments, and the first one again as control."""
-    known = {record.key: record for record in list_environments(state)}
+    compared = (suspicion.a_old, suspicion.a_new, suspicion.b_old, suspicion.b_new)
+    keys = {each.environment_key for each in compared}
+    found = [each for each in list_environments(state) if each.key in keys]
+    known = {each.key: each for each in found if is_unchanged(each)}
     cells: list[tuple[tuple[str, ...], ContenderRecord]] = []
     for before, after, old, new in (
         ("a_old", "a_new", suspicion.a_old, suspicion.a_new),
@@ -83,8 +87,9 @@ def _find_request(
     if record is None:
         raise UserError(
             f"wanted two environments of {request}, but {side.environment_key!r} of {side.name!r} "
-            "was removed and can't be rebuilt exactly, so this suspicion can't be confirmed; wait "
-            "for more nights, and run `deadheat prune` with a larger --keep-nights from now on"
+            "was removed or upgraded and can't be rebuilt exactly, so this suspicion can't be "
+            "confirmed; wait for more nights, and run `deadheat prune` with a larger --keep-nights "
+            "from now on"
         )
     return f"{side.framework}@system:{record.python}"
 

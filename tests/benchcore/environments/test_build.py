@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from benchcore.environments import build as environments
 from benchcore.environments import locks as environment_locks
 from benchcore.environments.build import (
+    is_unchanged,
     is_whole,
     list_environments,
     provision,
@@ -329,6 +331,9 @@ def test_the_bare_interpreter_is_recorded_without_a_build(
     assert (record.lock_sha256, record.packages) == (None, {})
     assert re.fullmatch("[0-9a-f]{16}", record.key)
     assert list_environments(state) == [record]
+    assert is_unchanged(record)
+    assert not is_unchanged(dataclasses.replace(record, python_version="3.11.0"))
+    assert not is_unchanged(dataclasses.replace(record, python="/usr/bin/false"))
 
 
 def test_a_system_python_is_adopted_as_it_is(
@@ -338,7 +343,10 @@ def test_a_system_python_is_adopted_as_it_is(
     (templates / f"{TINY}.toml").write_text(
         TINY_TEMPLATE.replace('"idna"]\nver', '"idna", "absent_companion"]\nver')
     )
-    release = dataclasses.replace(tiny, role="system", python=Path(sys.executable))
+    version = platform.python_version()
+    release = dataclasses.replace(
+        tiny, role="system", python=Path(sys.executable), python_version=version
+    )
     lines: list[str] = []
 
     record = provision(release, state, accelerator="cpu", report=lines.append, templates=templates)
@@ -349,6 +357,8 @@ def test_a_system_python_is_adopted_as_it_is(
     assert record.packages["pytest"] == pytest.__version__
     assert lines == [f"{sys.executable} lacks absent_companion; workloads that need it can't run"]
     assert list_environments(state) == [record]
+    assert is_unchanged(record)
+    assert not is_unchanged(dataclasses.replace(record, packages={"pytest": "1.0"}))
 
 
 def test_a_system_python_that_fails_its_verification_is_refused(

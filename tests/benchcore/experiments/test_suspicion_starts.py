@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
+import shutil
+import venv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +103,35 @@ def state(tmp_path: Path) -> State:
     return state
 
 
+def test_a_python_that_was_upgraded_in_place_is_not_its_old_environment(tmp_path: Path) -> None:
+    state = open_state(tmp_path / "state")
+    venv.create(tmp_path / "system", symlinks=True, with_pip=False)
+    python = tmp_path / "system" / "bin" / "python"
+    [packages] = (tmp_path / "system").glob("lib/*/site-packages")
+    for side in (OLD, NEW):
+        for each in packages.glob("jax-*"):
+            shutil.rmtree(each)
+        (packages / f"jax-{side.version}.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: jax\nVersion: {side.version}\n"
+        (packages / f"jax-{side.version}.dist-info" / "METADATA").write_text(metadata)
+        record = EnvironmentRecord(
+            name=f"jax-{side.version}",
+            key=side.environment_key,
+            lock_sha256=None,
+            python=str(python),
+            python_version=platform.python_version(),
+            build="system",
+            packages={"jax": side.version},
+        )
+        folder = state.environments / record.name
+        folder.mkdir()
+        write_json(folder / "environment.json", dataclasses.asdict(record))
+    old, new, _, control = choose_contenders(_suspicion(), state)
+    assert old.environment is None and control.environment is None
+    assert new.environment is not None and new.environment.python == str(python)
+    assert [each.request for each in (old, new, control)] == ["jax==0.9", "jax==0.10", "jax==0.9"]
+
+
 def _plan(
     suspicion: SuspicionRecord, contenders: tuple[ConfirmContender, ...], starts: range = range(3)
 ) -> Plan:
@@ -157,7 +189,7 @@ def test_two_environments_of_one_version_are_distinguished(state: State) -> None
     kept = sorted((state.campaigns / plan.campaign / "environments").glob("*.json"))
     assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k4", "k3"]
     assert plan.duels[0].contenders[1].name == "jax-jit-0.9.twin2"
-    with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9' was removed"):
+    with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9' was removed or"):
         choose_contenders(_suspicion(a_new=_side("jax", "0.9", "k9")), state)
 
 
