@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 from benchcore.errors import UserError
 from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state
 from benchcore.store.database import Engine
 from benchcore.store.events import list_events
-from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 
 NUM, SINCE = 30, 18
 
@@ -174,6 +176,28 @@ def test_only_an_interrupted_attempt_is_resumed(tmp_path: Path) -> None:
     assert (again["verdict"], again["culprit"]) == ("confirmed", "jax"), again
     assert again["campaigns"][0] == plan.campaign
     assert not {*first["campaigns"]} & {*again["campaigns"]}
+    engine.dispose()
+
+
+def test_on_a_cluster_starts_run_in_the_pool_of_the_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = (
+        "name = 'cluster'\nkind = 'slurm'\n[pools.a]\npartition = 'a'\n[pools.b]\npartition = 'b'"
+    )
+    (tmp_path / "cluster.toml").write_text(site)
+    monkeypatch.setenv("DEADHEAT_SITES", str(tmp_path))
+    amounts = {"0.9.0": 1000.0, "0.9.1": 0.0, "shown": 1400.0, "2.10.0": 700.0}
+    done, engine, starts = _confirm(tmp_path / "state", "allocator_peak_bytes", amounts, 0.0)
+    [row] = done.rows
+
+    night = read_suspicion(engine, row["suspicion"]).campaign
+    plan = replace(starts.plans.pop(), campaign=night, site="cluster", pool="b", duels=())
+    save_plan(plan, campaign_folder(starts.state, night) / "plan.json")
+    request = _request(row["suspicion"])
+    context = replace(request.context, site="cluster")
+    run_confirmation(replace(request, context=context), starts.state, starts)
+    assert (starts.plans[-1].site, starts.plans[-1].pool) == ("cluster", "b")
     engine.dispose()
 
 
