@@ -48,12 +48,12 @@ def search_cause(
     try:
         return run_dependency_search(target, context, LOOKS, state, measurer)
     except UserError as error:
-        return {"summary": f"the package behind it was not searched: {error}", "blames": []}
+        return {"summary": f"the package behind it was not searched: {error}", "culprits": []}
 
 
 def list_blamed(cause: _Cause | None) -> list[str]:
     """The packages that a search found, those of the largest effect first; empty = none."""
-    return [name for each in (cause or {}).get("blames", ()) for name in each["packages"]]
+    return [name for each in (cause or {}).get("culprits", ()) for name in each["packages"]]
 
 
 def describe_cause(cause: Mapping[str, Any] | None) -> str:

@@ -7,10 +7,12 @@ changes are shown.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments import release_cause
+from benchcore.experiments import dependencies, release_cause
 from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
 from benchcore.experiments.outbox import write_body
@@ -44,14 +46,22 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.reports.certificates import list_certificates
+from benchcore.verdict.confirmation.dependency_search import Attribution, PackageCulprit
+from benchcore.verdict.confirmation.version_search import Bisection
+from benchcore.verdict.samples import Judgement
 
 NEW, OLD, OLDER, CAMPAIGN = "0.9.1", "0.9.0", "0.8.3", "release-jax-0.9.1-0"
 CASES = ("tiny_infer", "tiny_train")
 CONTEXT = RunContext(profile=Profile(name="ci", matches=()), site="local")
-FOUND = {
-    "summary": "jaxlib makes a step take 1.2 times as long (1.19 to 1.21)",
-    "blames": [{"packages": ("jaxlib",)}],
-}
+JAXLIB = PackageCulprit(
+    packages=("jaxlib",),
+    effect=Judgement(
+        verdict="different", log_ratio=math.log(1.2), low=math.log(1.19), high=0.19, reason=""
+    ),
+    manner="alone",
+    partners=(),
+    reason="it also does alone",
+)
 
 
 def _make_plan(cases: tuple[str, ...], versions: tuple[str, ...] = (NEW, OLD)) -> Plan:
@@ -330,16 +340,30 @@ def _search(
     return search
 
 
+def _describe_search(state: State, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `run_dependency_search` returns if jaxlib is the culprit."""
+    ends = SimpleNamespace(moves=("jaxlib",), old={"jaxlib": OLD}, new={"jaxlib": NEW})
+    search = Bisection(verdict="found", reason="", culprits=(), rounds=())
+    found = Attribution(search=search, culprits=(JAXLIB,))
+    patch.setattr(dependencies, "compare_ends", lambda *_: ends)
+    patch.setattr(dependencies, "why_not", lambda _between: lambda _moved: None)
+    patch.setattr(dependencies, "search_dependencies", lambda *_: found)
+    target = BisectTarget(framework="jax", good=OLD, bad=NEW, workload="mlp", case="tiny_train")
+    measurer = WrittenDuels(state, open_database(state.database_url))
+    return dependencies.run_dependency_search(target, CONTEXT, (5,), state, measurer)
+
+
 def test_the_package_behind_the_largest_change_is_searched_with_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, seconds = list[BisectTarget](), list[float]()
-    monkeypatch.setattr(release_cause, "run_dependency_search", _search(FOUND, asked, seconds))
+    answer = _describe_search(open_state(tmp_path / "search"), monkeypatch)
+    monkeypatch.setattr(release_cause, "run_dependency_search", _search(answer, asked, seconds))
     found, _ = _judge(tmp_path, slower={"tiny_train": 1.2})
     (target,) = asked
     assert (target.case, target.good, target.bad) == ("tiny_train", OLD, NEW)
     assert 0 < seconds[0] < 60
-    assert describe_cause(found.cause) == f" Cause: {FOUND['summary']}."
+    assert describe_cause(found.cause) == f" Cause: {answer['summary']}."
     details = list_details(found, "night/index.html")
     assert (details["culprit"], details["search"]) == ("jaxlib", None)
     quiet, _ = _judge(tmp_path / "quiet")
