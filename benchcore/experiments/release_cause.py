@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.experiments.dependencies import run_dependency_search
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import Measurer, RunContext
@@ -47,7 +47,7 @@ def search_cause(
         return None
     try:
         return run_dependency_search(target, context, LOOKS, state, measurer)
-    except UserError as error:
+    except (UserError, EnvironmentBuildError) as error:
         return {"summary": f"the package behind it was not searched: {error}", "culprits": []}
 
 

@@ -21,7 +21,7 @@ from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
 from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release
-from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.experiments import dependencies, release_cause
 from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
@@ -326,14 +326,14 @@ def test_the_event_of_a_release_has_the_payload_of_every_alert(tmp_path: Path) -
 
 
 def _search(
-    answer: dict[str, Any] | UserError, asked: list[BisectTarget], seconds: list[float]
+    answer: dict[str, Any] | Exception, asked: list[BisectTarget], seconds: list[float]
 ) -> Callable[..., dict[str, Any]]:
     def search(
         target: BisectTarget, context: RunContext, looks: object, state: object, to: TimedMeasurer
     ) -> dict[str, Any]:
         asked.append(target)
         seconds.append(to.over - time.monotonic())
-        if isinstance(answer, UserError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -371,10 +371,11 @@ def test_the_package_behind_the_largest_change_is_searched_with_the_time_that_is
     assert (quiet.cause, late.cause, len(asked)) == (None, None, 1)
 
 
+@pytest.mark.parametrize("error", [UserError, EnvironmentBuildError])
 def test_a_release_whose_locks_cannot_be_compared_blames_no_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    wrong = UserError("the index does not answer")
+    wrong = error("the index does not answer")
     monkeypatch.setattr(release_cause, "run_dependency_search", _search(wrong, [], []))
     found, _ = _judge(tmp_path, slower={"tiny_train": 1.2})
     assert "was not searched: the index does not answer" in describe_cause(found.cause)
