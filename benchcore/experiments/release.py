@@ -224,7 +224,8 @@ def _measure_again(
     judged: _Judged, plan: Plan, number: int, state: State, measurer: Measurer
 ) -> None:
     request, duel = judged.request, plan.duels[number]
-    again = draft_again(plan, duel, request, f"{plan.campaign}-{request.new}-again-{number}")
+    name = f"{plan.campaign}-{request.new}-again-{number}".replace("+", "-")
+    again = draft_again(plan, duel, request, name)
     _reuse_environments(plan, again, state)
     try:
         measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")

@@ -6,21 +6,25 @@ changes are shown.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
-from stored_histories import store_history
+from written_releases import (
+    CAMPAIGN,
+    CASES,
+    NEW,
+    OLD,
+    OLDER,
+    WrittenDuels,
+    plan_versions,
+    store_campaign,
+)
 
-from benchcore.environments.version_requests import Release
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.experiments import dependencies, release_cause
 from benchcore.experiments.alerts import PAYLOAD, describe_release
@@ -36,22 +40,16 @@ from benchcore.experiments.release import (
 )
 from benchcore.experiments.release_cause import TimedMeasurer, describe_cause
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import Plan, make_plan, save_plan
-from benchcore.planning.profiles import Match, Profile
-from benchcore.planning.tracks import Arm
-from benchcore.protocol import EnvironmentRecord, name_case
+from benchcore.planning.profiles import Profile
+from benchcore.protocol import name_case
 from benchcore.running import duels
-from benchcore.running.duels import store_environments
-from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
-from benchcore.store.database import Engine, open_database
+from benchcore.store.database import open_database
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.verdict.confirmation.dependency_search import Attribution, PackageCulprit
 from benchcore.verdict.confirmation.version_search import Bisection
 from benchcore.verdict.samples import Judgement
 
-NEW, OLD, OLDER, CAMPAIGN = "0.9.1", "0.9.0", "0.8.3", "release-jax-0.9.1-0"
-CASES = ("tiny_infer", "tiny_train")
 CONTEXT = RunContext(profile=Profile(name="ci", matches=()), site="local")
 JAXLIB = PackageCulprit(
     packages=("jaxlib",),
@@ -64,116 +62,15 @@ JAXLIB = PackageCulprit(
 )
 
 
-def _make_plan(cases: tuple[str, ...], versions: tuple[str, ...] = (NEW, OLD)) -> Plan:
-    requests = {f"jax=={version}": ("jax", version) for version in versions}
-    requests["torch@newest"] = ("torch", "2.10.0")
-    arms = tuple(
-        Arm(
-            name="jax-jit" if framework == "jax" else "torch-eager",
-            request=request,
-            settings={"compile": "jit" if framework == "jax" else "none"},
-        )
-        for request, (framework, _) in requests.items()
-    )
-    matches = tuple(Match(workload="mlp", case=case, arms=arms, expected_s=10.0) for case in cases)
-    releases = {
-        request: Release(
-            framework=framework,  # type: ignore[arg-type]
-            version=version,
-            role="pinned",
-            python=Path("/usr/bin/python3"),
-            python_version="3.12.1",
-        )
-        for request, (framework, version) in requests.items()
-    }
-    profile = Profile(name="release", matches=matches)
-    return make_plan(profile, releases, campaign=CAMPAIGN, site="local")
-
-
-@dataclass
-class WrittenDuels:
-    """Writes every planned duel. By case, `slower` is the factor of the new version's step time,
-    `compiles` that of its compile time; `first` replaces them in the release's own campaign."""
-
-    state: State
-    engine: Engine
-    slower: Mapping[str, float] = field(default_factory=dict[str, float])
-    compiles: Mapping[str, float] = field(default_factory=dict[str, float])
-    first: Mapping[str, float] = field(default_factory=dict[str, float])
-    fails: bool = False
-    titles: list[str] = field(default_factory=list[str])
-    plans: list[Plan] = field(default_factory=list[Plan])
-
-    def measure(self, plan: Plan, title: str) -> None:
-        """Write a document per planned duel, and ingest it."""
-        self.titles.append(title)
-        self.plans.append(plan)
-        if self.fails:
-            raise CampaignIncompleteError("the node is gone")
-        self.write(plan, self.slower)
-
-    def write(self, plan: Plan, slower: Mapping[str, float]) -> None:
-        """The documents of all duels of a plan, with noise of 0.3 %."""
-        documents = []
-        for duel in plan.duels:
-            rng = np.random.default_rng(duel.seed)
-            racers = [
-                self._racer(each.name, slower.get(duel.case, 1.0) * float(np.exp(noise)))
-                for each, noise in zip(
-                    duel.contenders, rng.normal(0, 0.003, len(duel.contenders)), strict=True
-                )
-            ]
-            racers = [replace(racer, start_factors=(1.0, 1.002, 0.998)) for racer in racers]
-            starts = duel.limits.starts if plan.campaign != CAMPAIGN else 3
-            named = {"duel_run": duel.duel_run, "campaign": plan.campaign, "starts": starts}
-            document = make_document(racers, **named)
-            document["duel"] |= {"workload": "mlp", "case": duel.case, "track": duel.track}
-            for side, racer in enumerate(racers):
-                more = self.compiles.get(duel.case, 1.0) if racer.version == NEW else 1.0
-                amount = more * float(np.exp(rng.normal(0, 0.01)))
-                plant_amounts([document], side, "cold_compile_s", [amount])
-            documents.append(document)
-        store_history(self.engine, self.state, documents)
-
-    def report(self, text: str) -> None:
-        """Nobody reads it."""
-
-    def _racer(self, name: str, factor: float) -> Racer:
-        if name.startswith("torch"):
-            return replace(TORCH, name=name, arm="torch-eager")
-        is_new = NEW in name
-        return replace(
-            JAX,
-            name=name,
-            version=next(each for each in (NEW, OLD, OLDER) if each in name),
-            arm="jax-jit",
-            role="pinned",
-            step_ns=1e6 * (factor if is_new else 1.0),
-        )
-
-
 def _judge(
     root: Path, *, cases: tuple[str, ...] = CASES, budget_s: float = 60.0, **planted: Any
 ) -> tuple[ReleaseVerdict, WrittenDuels]:
     """The release's campaign is measured and stored; then its verdict."""
-    written = _store(root, _make_plan(cases), **planted)
+    written = store_campaign(root, plan_versions(cases), **planted)
     request = ReleaseRequest(
         framework="jax", new=NEW, old=OLD, campaign=CAMPAIGN, budget_s=budget_s
     )
     return judge_release(request, CONTEXT, written.state, written), written
-
-
-def _store(root: Path, plan: Plan, **planted: Any) -> WrittenDuels:
-    """The campaign's plan, environments and documents."""
-    state = open_state(root)
-    save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
-    record = EnvironmentRecord(**make_document()["contenders"][0]["environment"])
-    record = dataclasses.replace(record, python="/usr/bin/python3")
-    store_environments(plan, dict.fromkeys(plan.releases, record), state)
-    engine = open_database(state.database_url)
-    written = WrittenDuels(state, engine, **planted)
-    written.write(plan, written.first or written.slower)
-    return written
 
 
 def _find(found: ReleaseVerdict, case: str, metric: str = "median_step_ns") -> dict[str, Any]:
@@ -271,8 +168,8 @@ def test_the_sentence_of_a_release_that_changed_nothing_says_so(tmp_path: Path) 
 def test_a_backfill_blames_the_version_that_changed_a_case_and_measures_no_other_again(
     tmp_path: Path,
 ) -> None:
-    plan = _make_plan(CASES, (OLDER, NEW, OLD))
-    written = _store(tmp_path, plan, slower={"tiny_train": 1.2})
+    plan = plan_versions(CASES, (OLDER, NEW, OLD))
+    written = store_campaign(tmp_path, plan, slower={"tiny_train": 1.2})
     found = judge_backfill("jax", CAMPAIGN, 60.0, written.state, written)
     assert [(each.request.new, each.request.old) for each in found] == [(NEW, OLD), (OLD, OLDER)]
     steps = [row for row in list_changes(found) if row["metric"] == "step time"]
@@ -297,7 +194,7 @@ def test_a_backfill_blames_the_version_that_changed_a_case_and_measures_no_other
 
 
 def test_a_backfill_without_time_left_shows_no_change(tmp_path: Path) -> None:
-    written = _store(tmp_path, _make_plan(CASES), slower={"tiny_train": 1.2})
+    written = store_campaign(tmp_path, plan_versions(CASES), slower={"tiny_train": 1.2})
     found = judge_backfill("jax", CAMPAIGN, 0.0, written.state, written)
     assert not list_changes(found) and not written.plans
     assert "mlp tiny_train was not measured again" in found[0].lost[0]
@@ -383,9 +280,20 @@ def test_a_release_whose_locks_cannot_be_compared_blames_no_package(
     assert details["culprit"] == "jax" and details["search"].endswith(" --dependencies")
 
 
+def test_a_local_version_is_measured_again(tmp_path: Path) -> None:
+    """The name of a campaign may not have the `+` of `0.9.1+cpu`."""
+    new, old = f"{NEW}+cpu", f"{OLD}+cpu"
+    plan = plan_versions(("tiny_train",), (new, old))
+    written = store_campaign(tmp_path, plan, slower={"tiny_train": 1.2})
+    request = ReleaseRequest(framework="jax", new=new, old=old, campaign=CAMPAIGN, budget_s=60.0)
+    found = judge_release(request, CONTEXT, written.state, written)
+    assert _find(found, "tiny_train")["certificate"] == "worse"
+    assert [each.campaign for each in written.plans] == [f"{CAMPAIGN}-{NEW}-cpu-again-0"]
+
+
 def test_no_round_of_the_search_begins_once_its_time_is_spent(tmp_path: Path) -> None:
-    plan = _make_plan(CASES)
-    written = _store(tmp_path, plan)
+    plan = plan_versions(CASES)
+    written = store_campaign(tmp_path, plan)
     TimedMeasurer(measurer=written, over=time.monotonic() + 60).measure(plan, "a round")
     with pytest.raises(CampaignIncompleteError, match="the time budget was spent"):
         TimedMeasurer(measurer=written, over=time.monotonic()).measure(plan, "another")
