@@ -14,11 +14,8 @@ from benchcore.environments.version_index import PastReleases, list_past_release
 from benchcore.environments.version_requests import pick_interpreters
 from benchcore.errors import UserError
 from benchcore.experiments.alerts import describe_release
-from benchcore.experiments.release import (
-    ReleaseRequest,
-    ReleaseVerdict,
-    judge_releases,
-)
+from benchcore.experiments.release import ReleaseVerdict, judge_releases
+from benchcore.experiments.release_duels import ReleaseRequest
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.release_profile import pit_versions
 from benchcore.running.plans import draft_plan, load_campaign, save_campaign

@@ -14,7 +14,6 @@ from typing import Any
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import find_previous_release
 from benchcore.environments.version_requests import (
-    Request,
     parse_request,
     pick_interpreters,
     resolve,
@@ -24,13 +23,18 @@ from benchcore.experiments.alerts import describe_factors, list_moves, name_rele
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.release_cause import TimedMeasurer, list_blamed, search_cause
+from benchcore.experiments.release_duels import (
+    ReleaseRequest,
+    draft_again,
+    find_contender,
+    find_duels,
+    key_of,
+)
 from benchcore.experiments.release_operations import add_operations, list_measured
 from benchcore.experiments.rounds import Measurer, RunContext
-from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
-from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.matrix import Plan
 from benchcore.planning.release_profile import pit_versions
 from benchcore.planning.requests import list_own_settings
-from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
 from benchcore.running.duels import load_environment, store_environments
@@ -45,9 +49,6 @@ from benchcore.store.reports.operations import Answer
 from benchcore.store.reports.release_trends import list_trends
 from benchcore.verdict.history.series import STEP_TIME
 
-STARTS = 5
-"""Fresh starts of a case, each a duel of its own: one value of every metric."""
-_ROUNDS = 6
 _DIFFERENCES = ("package", "setting", "effective", "program")
 CERTIFICATE_COLUMNS = (
     "workload",
@@ -66,21 +67,6 @@ CERTIFICATE_COLUMNS = (
 """What a run's page and an alert show of a certificate."""
 _OF_ROW = ("workload", "case_name", "track", "device_fingerprint", "a_arm", "metric")
 _Row = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseRequest:
-    """A release with a planned campaign, and the time for its fresh starts."""
-
-    framework: str
-    new: str
-    old: str
-    campaign: str
-    budget_s: float
-    """Begin no case after this many seconds."""
-    only_suspected: bool = False
-    """Whether only those cases are measured again that the campaign shows changed by the bound of a
-    metric or more. The others are then not called unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,9 +241,12 @@ def _list_changed(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> BisectTarget | None:
+    duels = find_duels(plan, request)
     for row in _list_changed(rows):
-        duel = next(each for each in plan.duels if each.title == case_of(row))
-        arm = next(each for each in duel.contenders if each.arm == row["a_arm"])
+        if key_of(row) not in duels:
+            continue
+        duel = plan.duels[duels[key_of(row)]]
+        arm = find_contender(duel, row["a_arm"], request)
         return BisectTarget(
             framework=parse_request(arm.release).named,
             good=request.old,
@@ -281,17 +270,18 @@ def _choose(rows: Sequence[_Row], request: ReleaseRequest) -> list[_Row]:
 def _order(plan: Plan, judged: Sequence[_Judged]) -> list[tuple[_Judged, int]]:
     """The numbers of the duels to measure again: first those whose step time seems to have changed
     by its bound or more, then the largest change, relative to its bound."""
-    numbers = {duel.title: number for number, duel in enumerate(plan.duels)}
     found = list[tuple[tuple[bool, float], _Judged, int]]()
     for each in judged:
-        sizes = defaultdict[str, list[tuple[bool, float]]](list)
+        duels = find_duels(plan, each.request)
+        sizes = defaultdict[int, list[tuple[bool, float]]](list)
         for row in each.first:
             size = _size(row)
-            sizes[case_of(row)].append((row["metric"] == STEP_TIME and size >= 1, size))
-        for case, of_case in sizes.items():
-            size = max(size for _, size in of_case)
+            if key_of(row) in duels:
+                sizes[duels[key_of(row)]].append((row["metric"] == STEP_TIME and size >= 1, size))
+        for number, of_duel in sizes.items():
+            size = max(size for _, size in of_duel)
             if size >= 1 or not each.request.only_suspected:
-                found.append(((any(step for step, _ in of_case), size), each, numbers[case]))
+                found.append(((any(step for step, _ in of_duel), size), each, number))
     found.sort(key=lambda each: each[0], reverse=True)
     return [(each, number) for _, each, number in found]
 
@@ -301,41 +291,6 @@ def _size(row: _Row) -> float:
     if row["change"] is None:
         return 0.0
     return abs(math.log1p(row["change"])) / math.log1p(row["bound"])
-
-
-def draft_again(plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign: str) -> Plan:
-    """The fresh starts of a duel's arms in both versions: each a duel with its own seed, and on a
-    Slurm site in its own allocation."""
-    sides = [each for each in duel.contenders if _is_of(parse_request(each.release), request)]
-    match = Match(
-        workload=duel.workload,
-        case=duel.case,
-        track=duel.track,
-        arms=tuple(
-            Arm(name=each.arm, request=each.release, settings=each.settings) for each in sides
-        ),
-        expected_s=20.0 * len(sides),
-        limits=dataclasses.replace(
-            duel.limits.exactly(starts=1, rounds=_ROUNDS), budget_s=300.0, passes=True
-        ),
-        checkpoint=duel.checkpoint,
-    )
-    releases = {each.release: plan.releases[each.release] for each in sides}
-    plans = [
-        make_plan(
-            Profile(name="release", matches=(match,), device=duel.device, seed=duel.seed + number),
-            releases,
-            campaign=campaign,
-            site=plan.site,
-        )
-        for number in range(1, STARTS + 1)
-    ]
-    duels = tuple(each.duels[0] for each in plans)
-    return dataclasses.replace(plans[0], duels=duels, separate_nodes=True, pool=plan.pool)
-
-
-def _is_of(side: Request, release: ReleaseRequest) -> bool:
-    return side.framework == release.framework and side.version in (release.new, release.old)
 
 
 def _reuse_environments(plan: Plan, again: Plan, state: State) -> None:
@@ -374,8 +329,10 @@ def _read_differences(
 ) -> list[dict[str, Any]]:
     """What differs between both versions in the duel of the largest change, or else in the first
     one that has both."""
-    changed = [case_of(row) for row in _list_changed(rows)[:1]]
-    for duel in sorted(plan.duels, key=lambda duel: duel.title not in changed):
+    numbers = find_duels(plan, request)
+    changed = [numbers.get(key_of(row)) for row in _list_changed(rows)[:1]]
+    for number in sorted(range(len(plan.duels)), key=lambda number: number not in changed):
+        duel = plan.duels[number]
         path = result_path(state, plan.campaign, duel.duel_run)
         sides = _find_sides(read_document(path), request) if path.exists() else None
         if sides is not None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.release import ReleaseRequest, ReleaseVerdict
+from benchcore.experiments.release import ReleaseVerdict
+from benchcore.experiments.release_duels import ReleaseRequest
 
 module = importlib.import_module("flows.release")
 pytestmark = pytest.mark.usefixtures("prefect_api")

@@ -31,14 +31,9 @@ from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
 from benchcore.experiments.outbox import write_body
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.experiments.release import (
-    STARTS,
-    ReleaseRequest,
-    ReleaseVerdict,
-    judge_release,
-    list_details,
-)
+from benchcore.experiments.release import ReleaseVerdict, judge_release, list_details
 from benchcore.experiments.release_cause import TimedMeasurer, describe_cause
+from benchcore.experiments.release_duels import STARTS, ReleaseRequest
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import Profile
 from benchcore.protocol import name_case

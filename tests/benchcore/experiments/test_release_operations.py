@@ -14,12 +14,8 @@ from stored_histories import store_history
 
 from benchcore.environments.version_requests import Release, Request
 from benchcore.experiments.alerts import describe_operations, list_moves
-from benchcore.experiments.release import (
-    ReleaseRequest,
-    judge_release,
-    list_details,
-    plan_release,
-)
+from benchcore.experiments.release import judge_release, list_details, plan_release
+from benchcore.experiments.release_duels import ReleaseRequest
 from benchcore.experiments.release_operations import (
     OPERATION_S,
     add_operations,
