@@ -17,7 +17,7 @@ from benchcore.experiments.dependencies import describe_rounds, run_dependency_s
 from benchcore.experiments.dependency_moves import is_lock
 from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile, spread_starts
 from benchcore.experiments.rounds import Measurer, RunContext
-from benchcore.planning.catalog import check_case
+from benchcore.planning.catalog import check_case, find_case, proof_use_cases
 from benchcore.planning.matrix import Plan, check_device
 from benchcore.planning.requests import parse_arm
 from benchcore.protocol import write_json
@@ -26,7 +26,8 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, show_event
 from benchcore.store.history_documents import save_history
-from benchcore.store.metrics import find_tracked
+from benchcore.store.metric_values import PROVEN_ARMS
+from benchcore.store.metrics import ERRORS, find_tracked
 from benchcore.verdict.confirmation.version_search import Bisection
 from benchcore.verdict.confirmation.version_search import bisect as search
 
@@ -101,7 +102,7 @@ def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> d
     check_case(target.workload, target.case)
     check_device(target.device)
     parse_request(target.framework)
-    find_tracked(target.metric)
+    _check_metric(target)
     if request.event is not None:
         show_event(engine, request.event)  # fails early if there is no such event
     locks = [is_lock(each) for each in (target.good, target.bad)]
@@ -119,6 +120,26 @@ def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> d
         annotate_event(engine, request.event, who=_AUTHOR, note=found["summary"])
         save_history(engine, state)
     return found
+
+
+def _check_metric(target: BisectTarget) -> None:
+    """Raises UserError for a metric that is not tracked, or an error that no proof of the target
+    measures: no start would have a value."""
+    if find_tracked(target.metric) not in ERRORS:
+        return
+    arm = parse_arm(",".join((target.framework, *target.settings))).name
+    if arm not in PROVEN_ARMS:
+        raise UserError(
+            f"wanted settings whose {target.metric} a proof measures ({', '.join(PROVEN_ARMS)}), "
+            f"got {arm!r}; write `--set compile=none` alone for torch, and no --set for jax"
+        )
+    use_case = find_case(target.workload, target.case).use_case
+    if use_case not in proof_use_cases(target.workload):
+        raise UserError(
+            f"wanted a case whose {target.metric} a proof measures, got {target.workload} "
+            f"{target.case}, and {target.workload} has no proof of the use case {use_case!r}; "
+            "choose another --workload, --case or --metric"
+        )
 
 
 def _search_versions(

@@ -32,7 +32,7 @@ from benchcore.verdict.history.series import STEP_TIME
 COMPILING = ("trace", "lower", "compile")
 _CACHES_OF = {"cold_compile_s": "cold", "warm_compile_s": "warm"}
 _DISPATCH = "profile.dispatch"
-_PROVEN_ARMS = ("jax-jit", "torch-eager")
+PROVEN_ARMS = ("jax-jit", "torch-eager")
 """Proofs compute with the settings of these arms (`benchcore.running.equivalence`)."""
 _AT_ONCE = 500
 STORED = tuple(
@@ -102,7 +102,7 @@ def _read_errors(
         select(*contender, Proof.quantity, error)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
         .join(Proof, and_(OF_DUEL, or_(is_a, Proof.b_key == ContenderRun.environment_key)))
-        .where(ContenderRun.duel_run.in_(runs), skip_index(ContenderRun.arm).in_(_PROVEN_ARMS))
+        .where(ContenderRun.duel_run.in_(runs), skip_index(ContenderRun.arm).in_(PROVEN_ARMS))
         .where(Proof.quantity.in_(keys))
         .group_by(*contender, Proof.quantity)
     )

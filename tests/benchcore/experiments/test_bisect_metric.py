@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from written_starts import WrittenStarts
 
 from benchcore.errors import UserError
+from benchcore.experiments import bisect
 from benchcore.experiments.bisect import BisectRequest, run_bisection
 from benchcore.experiments.dependencies import draft_pair
 from benchcore.experiments.pairs import BisectTarget, PairRounds, find_bound
@@ -104,6 +106,53 @@ def test_an_unknown_metric_is_bad_input(state: State) -> None:
     request = BisectRequest(target=target, looks=(5,), context=CONTEXT)
     with pytest.raises(UserError, match="no metric 'charm' is tracked"):
         run_bisection(request, state, WrittenStarts(state, None, "", {}, 0.0))  # type: ignore[arg-type]
+
+
+_LOCKS = {"good": "old.lock", "bad": "new.lock"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"framework": "torch", "workload": "mlp", "case": "tiny_infer"}, "got 'torch-compile'; "),
+        (
+            {"workload": "mlp", "case": "tiny_infer", "settings": ("donate=no",)},
+            "got 'jax-jit-no-donation'; write `--set compile=none` alone for torch",
+        ),
+        ({}, "matmul has no proof of the use case 'op'"),
+        (
+            {**_LOCKS, "framework": "torch", "workload": "mlp", "case": "tiny_infer"},
+            "write `--set compile=none`",
+        ),
+    ],
+)
+def test_an_error_that_no_proof_measures_is_refused_before_anything_is_measured(
+    state: State, changes: dict[str, Any], reason: str
+) -> None:
+    target = dataclasses.replace(TARGET, metric="logits_error", **changes)
+    request = BisectRequest(target=target, looks=(5,), context=CONTEXT, dependencies=True)
+    with pytest.raises(UserError, match=f"whose logits_error a proof measures.*{reason}"):
+        run_bisection(request, state, WrittenStarts(state, None, "", {}, 0.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("framework", "settings"), [("jax", ()), ("torch", ("compile=none",))])
+def test_an_error_of_a_proven_arm_is_searched(
+    state: State, monkeypatch: pytest.MonkeyPatch, framework: str, settings: tuple[str, ...]
+) -> None:
+    found = {"summary": "searched"}
+    monkeypatch.setattr(bisect, "run_dependency_search", lambda *_: dict(found))
+    target = dataclasses.replace(
+        TARGET,
+        framework=framework,
+        workload="mlp",
+        case="tiny_infer",
+        settings=settings,
+        metric="logits_error",
+        **_LOCKS,
+    )
+    request = BisectRequest(target=target, looks=(5,), context=CONTEXT, dependencies=True)
+    measurer = WrittenStarts(state, None, "", {}, 0.0)  # type: ignore[arg-type]
+    assert run_bisection(request, state, measurer)["summary"] == "searched"
 
 
 def test_further_packages_stay_in_the_environments_and_in_the_arm(tmp_path: Path) -> None:
