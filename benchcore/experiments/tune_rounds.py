@@ -211,13 +211,24 @@ def _name_campaign(request: TuneRequest, case: str, releases: Mapping[str, Relea
 
 
 def _resume(saved: Plan, plan: Plan) -> Plan:
-    """Raises UserError for a campaign of something else."""
-    same = ("profile", "site", "releases")
-    if any(getattr(saved, key) != getattr(plan, key) for key in same):
+    """Raises UserError for a campaign of something else. What a release has beside what is measured
+    may change: hints, and where its Python is."""
+    is_same = _list_measured(saved.releases) == _list_measured(plan.releases)
+    if not is_same or (saved.profile, saved.site) != (plan.profile, plan.site):
         raise UserError(
             f"wanted a search of the same versions in campaign {saved.campaign!r}, but it was "
             f"planned as {saved.profile!r} on {saved.site!r} with "
             f"{', '.join(f'{each.framework} {each.version}' for each in saved.releases.values())}; "
             "choose another name with --campaign"
         )
-    return _add_duels(dataclasses.replace(saved, pool=plan.pool or saved.pool), plan.duels)
+    # In the saved order, by which environments are numbered.
+    releases = {text: plan.releases[text] for text in saved.releases}
+    saved = dataclasses.replace(saved, releases=releases, pool=plan.pool or saved.pool)
+    return _add_duels(saved, plan.duels)
+
+
+def _list_measured(releases: Mapping[str, Release]) -> dict[str, tuple[object, ...]]:
+    return {
+        text: (each.framework, each.version, each.python_version, each.extras)
+        for text, each in releases.items()
+    }
