@@ -124,8 +124,16 @@ def store_campaign(root: Path, plan: Plan, **planted: Any) -> WrittenDuels:
     state = open_state(root)
     save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
     record = EnvironmentRecord(**make_document()["contenders"][0]["environment"])
-    record = dataclasses.replace(record, python="/usr/bin/python3")
-    store_environments(plan, dict.fromkeys(plan.releases, record), state)
+    records = {
+        request: dataclasses.replace(
+            record,
+            python="/usr/bin/python3",
+            python_version=each.python_version,
+            packages={**record.packages, each.framework: each.version},
+        )
+        for request, each in plan.releases.items()
+    }
+    store_environments(plan, records, state)
     engine = open_database(state.database_url)
     written = WrittenDuels(state, engine, **planted)
     written.write(plan, written.first or written.slower)

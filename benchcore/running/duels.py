@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from packaging.version import Version
+
 from benchcore.cell.measure import gpu
 from benchcore.environments.build import Accelerator, is_whole, provision, read_record
 from benchcore.environments.version_requests import Release
@@ -26,22 +28,26 @@ from benchcore.state import State
 def provision_release(
     plan: Plan, request: str, state: State, report: Callable[[str], None]
 ) -> EnvironmentRecord:
-    """The environment of one of the plan's releases; a campaign keeps its first one.
+    """The environment of one of the plan's releases; a campaign keeps its first one, unless its
+    name was used for another release before.
 
     Raises EnvironmentBuildError. Its message is stored: it becomes the contenders' reason.
     """
     stored, failure = _environment_paths(plan, request, state)
-    if (record := read_record(stored)) is not None and is_whole(record):
+    release = plan.releases[request]
+    record = read_record(stored)
+    if record is not None and _fits(record, release) and is_whole(record):
+        failure.unlink(missing_ok=True)
         return record
     try:
         record = provision(
-            plan.releases[request],
+            release,
             state,
             accelerator=load_site(plan.site).accelerator or find_accelerator(),
             report=report,
         )
     except EnvironmentBuildError as error:
-        write_json(failure, {"reason": str(error)})
+        write_json(failure, {"reason": str(error), "release": _describe(request, release)})
         raise
     failure.unlink(missing_ok=True)
     write_json(stored, dataclasses.asdict(record))
@@ -57,7 +63,8 @@ def store_environments(plan: Plan, records: Mapping[str, EnvironmentRecord], sta
 def load_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
     """The environment that `provision_release` stored, or the reason why there is none."""
     _, failure = _environment_paths(plan, request, state)
-    if (reason := _read_reason(failure)) is not None:
+    of = _describe(request, plan.releases[request])
+    if (reason := _read_reason(failure, of)) is not None:
         return reason
     try:
         return provision_release(plan, request, state, lambda text: None)
@@ -65,11 +72,30 @@ def load_environment(plan: Plan, request: str, state: State) -> EnvironmentRecor
         return str(error)
 
 
-def _read_reason(failure: Path) -> str | None:
-    """None if there is no such file, or a crash damaged it: then the build is tried again."""
+def _fits(record: EnvironmentRecord, release: Release) -> bool:
+    """Whether an environment is one of this release."""
+    if record.python_version != release.python_version:
+        return False
+    if release.framework == "stdlib":
+        return True
+    if release.role == "system" and record.python != str(release.python):
+        return False
+    found = record.packages.get(release.framework)
+    return found is not None and Version(found).public == Version(release.version).public
+
+
+def _describe(request: str, release: Release) -> str:
+    """What a stored failure belongs to."""
+    return f"{request}: {describe_release(release)}"
+
+
+def _read_reason(failure: Path, of: str) -> str | None:
+    """None if there is no such file, it belongs to another release, or a crash damaged it: then the
+    build is tried again."""
     try:
-        return str(json.loads(failure.read_text(encoding="utf-8"))["reason"])
-    except (OSError, ValueError, KeyError, TypeError):
+        document = json.loads(failure.read_text(encoding="utf-8"))
+        return str(document["reason"]) if document.get("release", of) == of else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -138,6 +138,52 @@ def test_an_environment_that_is_built_later_is_used(
     assert duels.is_measured(state, plan, plan.duels[0])
 
 
+def _request_jax(plan: Plan, version: str) -> Plan:
+    """The plan, with this version of JAX alone."""
+    request, python = f"jax=={version}", Path(sys.executable)
+    release = Release(
+        framework="jax", version=version, role="pinned", python=python, python_version="3.11.7"
+    )
+    return dataclasses.replace(plan, releases={request: release})
+
+
+def test_another_version_under_a_used_name_gets_an_environment_of_its_own(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(release: Release, *_: Any, **__: Any) -> EnvironmentRecord:
+        built.append(release.version)
+        packages = {"jax": f"{release.version}+cpu"}
+        return dataclasses.replace(BARE, packages=packages, python_version=release.python_version)
+
+    def load(plan: Plan) -> str:
+        (request,) = plan.releases
+        record = duels.load_environment(plan, request, state)
+        return record if isinstance(record, str) else record.packages["jax"]
+
+    built = list[str]()
+    old, new = _request_jax(plan, "0.9.0"), _request_jax(plan, "0.9.1")
+    monkeypatch.setattr(duels, "provision", build)
+    assert [load(old), load(old), load(new)] == ["0.9.0+cpu", "0.9.0+cpu", "0.9.1+cpu"]
+    assert built == ["0.9.0", "0.9.1"]
+    (request, release), *_ = new.releases.items()
+    release = dataclasses.replace(release, python_version="3.12.1")
+    load(dataclasses.replace(new, releases={request: release}))
+    assert built == ["0.9.0", "0.9.1", "0.9.1"], "on another Python"
+
+
+def test_a_failure_of_another_version_is_not_reported(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(release: Release, *_: Any, **__: Any) -> EnvironmentRecord:
+        raise EnvironmentBuildError(f"no wheel of {release.version}")
+
+    monkeypatch.setattr(duels, "provision", fail)
+    for version in ("0.9.0", "0.9.1"):
+        tried = _request_jax(plan, version)
+        found = duels.load_environment(tried, f"jax=={version}", state)
+        assert found == f"no wheel of {version}"
+
+
 def test_passes_are_measured_again_only_in_another_environment(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
