@@ -209,7 +209,7 @@ def run_proof(
     ends_at: float | None = None,
 ) -> Path:
     """Run a proof in this allocation; returns its document, which replaces an earlier one. With
-    `keep`, an existing document of this device is returned instead.
+    `keep`, an existing document of this device in which every side ran is returned instead.
 
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     CampaignIncompleteError with the end of its log if it leaves none.
@@ -221,7 +221,7 @@ def run_proof(
     document, scratch = state.proofs / f"{name}.json", state.proofs / name
     patience_s = -1 if ends_at is None else max(0.0, ends_at - time.time())
     with FileLock(state.proofs / f"{name}.lock", timeout=patience_s):
-        if keep and _is_of_this_device(document, request.device):
+        if keep and _is_complete(document, request.device):
             return document
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -247,12 +247,15 @@ def run_proof(
     return document
 
 
-def _is_of_this_device(document: Path, device: str) -> bool:
+def _is_complete(document: Path, device: str) -> bool:
+    """Whether it is of this device, and no side failed, as one that ran out of memory."""
     try:
-        found = json.loads(document.read_text(encoding="utf-8"))["device"]["fingerprint"]
+        found = json.loads(document.read_text(encoding="utf-8"))
+        fingerprint = found["device"]["fingerprint"]
+        failed = any(each["status"] != "ok" for each in found.get("contenders", ()))
     except (OSError, ValueError, KeyError, TypeError):
         return False  # there is none, or a crash damaged it
-    return found == describe_device(device)["fingerprint"]
+    return not failed and fingerprint == describe_device(device)["fingerprint"]
 
 
 def _run(

@@ -109,6 +109,19 @@ def test_a_proof_holds_only_for_its_device(
     assert proven == ["mlp", "mlp"]
 
 
+@pytest.mark.parametrize(("status", "times"), [("oom", 2), ("timeout", 2), ("ok", 1)])
+def test_a_proof_in_which_a_side_failed_is_made_again(
+    status: str, times: int, plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp = plan.duels[0].duel_run
+    equivalence.prove_duels(plan, (mlp,), state)
+    (path,) = state.proofs.glob("*.json")
+    sides = [{"name": "jax-1.0", "status": "ok"}, {"name": "torch-1.0", "status": status}]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "contenders": sides}))
+    equivalence.prove_duels(plan, (mlp,), state)
+    assert proven == ["mlp"] * times
+
+
 def test_a_proof_that_would_outlive_its_allocation_is_stopped(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
