@@ -53,21 +53,21 @@ def read_outcome(ended: RunState[Any]) -> dict[str, Any]:
 
 def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, Any]:
     """Measure a planned campaign and publish it. Measured duels are not repeated, except those that
-    others disturbed throughout. On site `local` it first waits up to this long for a quiet
-    machine.
+    others disturbed throughout, or that lack an environment which is built now. On site `local` it
+    first waits up to this long for a quiet machine.
 
     Raises CampaignIncompleteError at the end if a planned duel has no result, with the outcome of
     the others.
     """
     state = State(Path(root))
     plan = load_campaign(state, campaign)
-    aside = set_aside_void(state, plan)
-    _warn([f"measuring again, as others disturbed it: {each.duel.title}" for each in aside])
     # A failed build becomes a status of its contenders; the campaign continues.
     pipeline.provision_environment.map(
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
     ).wait()
     pipeline.update_forms(root=root, return_state=True)
+    aside = set_aside_void(state, plan)
+    _warn([f"measuring again, as {each.reason}: {each.duel.title}" for each in aside])
     live = LiveUpdates(campaign, root)
     with show_progress(campaign, root) as update:
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from result_documents import spool_document
+from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.models import SuspicionRow
 from benchcore.store.records import FailedCheck
 
 
@@ -35,3 +38,21 @@ def open_history(
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
     store_history(engine, state, documents, wrong)
     return engine
+
+
+def add_suspicion(engine: Engine, duel_run: str) -> None:
+    """An open suspicion that rests on this duel run alone."""
+    night, runs = datetime(2026, 1, 2, tzinfo=UTC), ("before_run", "since_run", "after_run")
+    named = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint", "metric")
+    with Session(engine) as session, session.begin():
+        session.add(
+            SuspicionRow(
+                **dict.fromkeys(named, "x"),
+                **dict.fromkeys(runs, duel_run),
+                **dict.fromkeys(("since", "opened_at", "updated_at"), night),
+                trigger="shift",
+                state="open",
+                ratio=1.1,
+                reason="",
+            )
+        )

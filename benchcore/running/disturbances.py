@@ -1,5 +1,5 @@
 """What is done about other programs on this machine: waiting until it is quiet, and measuring
-disturbed duels again."""
+disturbed duels again, as well as those whose environment could not be built before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pathlib import Path
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
 from benchcore.cell.measure.host import TelemetrySampler
 from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
+from benchcore.running.duels import load_environment
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import remove_duel
-from benchcore.store.reports.void import list_clean_pairs, list_disturbed
+from benchcore.store.reports.void import list_clean_pairs, list_disturbed, list_unbuilt
 
 _WINDOW_S = 0.3
 _PAUSE_S = 10.0
@@ -59,9 +61,11 @@ def wait_for_quiet(
 
 @dataclass(frozen=True, kw_only=True)
 class SetAside:
-    """A disturbed duel's document, set aside so that the duel is measured again."""
+    """A duel's document, set aside so that the duel is measured again."""
 
     duel: PlannedDuel
+    reason: str
+    """Why it is measured again."""
     path: Path
     """Where the document is now."""
     clean: set[frozenset[str]]
@@ -70,18 +74,36 @@ class SetAside:
 
 def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
     """Set the documents of a plan's disturbed duels aside, in the folder `void` beside them,
-    so that they are measured again. `restore_better_documents` puts back what was better."""
+    so that they are measured again; also of those that lack an environment which is built now.
+    `restore_better_documents` puts back what was better."""
     engine = open_database(state.database_url)
-    disturbed = set(list_disturbed(engine, plan.campaign))
-    clean = list_clean_pairs(engine, plan.campaign) if disturbed else {}
+    reasons = dict.fromkeys(_list_built_since(engine, state, plan), "its environment is built now")
+    reasons |= dict.fromkeys(list_disturbed(engine, plan.campaign), "others disturbed it")
+    clean = list_clean_pairs(engine, plan.campaign) if reasons else {}
     found = list[SetAside]()
     for duel in plan.duels:
-        path = result_path(state, plan.campaign, duel.duel_run)
-        if duel.duel_run not in disturbed or not path.exists():
+        path, reason = result_path(state, plan.campaign, duel.duel_run), reasons.get(duel.duel_run)
+        if reason is None or not path.exists():
             continue
-        moved = _move(engine, path)
-        found.append(SetAside(duel=duel, path=moved, clean=clean[duel.duel_run]))
+        pairs = clean[duel.duel_run]
+        found.append(SetAside(duel=duel, reason=reason, path=_move(engine, path), clean=pairs))
     return found
+
+
+def _list_built_since(engine: Engine, state: State, plan: Plan) -> list[str]:
+    """The duel runs with a contender whose environment could not be built then, and is now."""
+    unbuilt = list_unbuilt(engine, plan.campaign)
+    requests = {
+        duel.duel_run: {c.release for c in duel.contenders if c.name in unbuilt[duel.duel_run]}
+        for duel in plan.duels
+        if duel.duel_run in unbuilt
+    }
+    built = {
+        request
+        for request in set[str]().union(*requests.values())
+        if isinstance(load_environment(plan, request, state), EnvironmentRecord)
+    }
+    return [run for run, lacked in requests.items() if lacked & built]
 
 
 def restore_better_documents(state: State, plan: Plan, aside: Iterable[SetAside]) -> list[str]:

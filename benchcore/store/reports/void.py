@@ -42,10 +42,31 @@ def list_disturbed(engine: Engine, campaign: str) -> list[str]:
     measuring them again may give what this run could not. Not those that a suspicion rests on,
     which would be lost with their rows."""
     found = [each.duel_run for each in read_duels(engine, campaign) if _is_disturbed(each)]
-    rests_on = (SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
     with Session(engine) as session:
-        kept = {run for row in session.execute(select(*rests_on)) for run in row} if found else ()
+        kept = _list_rested_on(session) if found else ()
     return [each for each in found if each not in kept]
+
+
+def list_unbuilt(engine: Engine, campaign: str) -> dict[str, set[str]]:
+    """By duel run of a campaign, the names of contenders whose environment could not be built. Not
+    of those that a suspicion rests on."""
+    query = (
+        select(ContenderRun.duel_run, ContenderRun.name)
+        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+        .where(DuelRun.campaign == campaign, ContenderRun.status == "environment")
+    )
+    found = dict[str, set[str]]()
+    with Session(engine) as session:
+        for duel_run, name in session.execute(query):
+            found.setdefault(duel_run, set()).add(name)
+        kept = _list_rested_on(session) if found else ()
+    return {run: names for run, names in found.items() if run not in kept}
+
+
+def _list_rested_on(session: Session) -> set[str | None]:
+    """The duel runs that suspicions rest on."""
+    rests_on = (SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    return {run for row in session.execute(select(*rests_on)) for run in row}
 
 
 def list_clean_pairs(engine: Engine, campaign: str) -> dict[str, set[frozenset[str]]]:

@@ -1,8 +1,108 @@
-"""Before the first duel a busy machine is waited for, no longer than allowed, and named."""
+"""Before the first duel a busy machine is waited for, no longer than allowed, and named. What had
+no environment is measured again once that is built."""
 
 from __future__ import annotations
 
-from benchcore.running.disturbances import read_foreign_share, wait_for_quiet
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, make_plan
+from stored_histories import add_suspicion, store_history
+
+from benchcore.planning.matrix import Plan, PlannedContender, PlannedDuel
+from benchcore.protocol import DuelLimits, EnvironmentRecord
+from benchcore.running import disturbances
+from benchcore.running.disturbances import (
+    read_foreign_share,
+    restore_better_documents,
+    set_aside_void,
+    wait_for_quiet,
+)
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+
+RUN = f"{1:016x}"
+BUILT = EnvironmentRecord(
+    name="torch-2",
+    key="0" * 16,
+    lock_sha256=None,
+    python="python3",
+    python_version="3.13.0",
+    build="system",
+    packages={},
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    return open_state(tmp_path)
+
+
+@pytest.fixture
+def engine(state: State) -> Iterator[Engine]:
+    engine = open_database(state.database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """One duel of two versions of JAX, and torch."""
+    contenders = tuple(
+        PlannedContender(name=each.name, arm=each.framework, release=each.name, settings={})
+        for each in (JAX, OLD_JAX, TORCH)
+    )
+    duel = PlannedDuel(
+        hash=RUN,
+        duel_run=RUN,
+        workload="mlp",
+        case="tiny",
+        track="default",
+        device="cpu",
+        seed=1,
+        limits=DuelLimits(),
+        expected_s=1.0,
+        contenders=contenders,
+    )
+    return replace(make_plan(CAMPAIGN), duels=(duel,))
+
+
+def _store_unbuilt(engine: Engine, state: State) -> None:
+    """The duel's document, of when torch could not be built."""
+    unbuilt = replace(TORCH, status="environment")
+    store_history(engine, state, [make_document((JAX, OLD_JAX, unbuilt), duel_run=RUN)])
+
+
+def test_a_duel_whose_environment_is_built_now_is_measured_again(
+    engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: Plan, request: str, __: State) -> EnvironmentRecord | str:
+        assert request == TORCH.name, "the others were built then"
+        return found
+
+    monkeypatch.setattr(disturbances, "load_environment", load)
+    _store_unbuilt(engine, state)
+    found = "no space left"
+    assert set_aside_void(state, plan) == []
+    found = BUILT
+    (aside,) = set_aside_void(state, plan)
+    assert aside.reason == "its environment is built now"
+    assert not (state.spool / CAMPAIGN / f"{RUN}.json").exists()
+    store_history(engine, state, [make_document((JAX, OLD_JAX, TORCH), duel_run=RUN)])
+    assert restore_better_documents(state, plan, [aside]) == []
+    assert set_aside_void(state, plan) == []
+
+
+def test_an_unbuilt_side_of_a_duel_that_a_suspicion_rests_on_stays(
+    engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disturbances, "load_environment", lambda *_: BUILT)
+    _store_unbuilt(engine, state)
+    add_suspicion(engine, RUN)
+    assert set_aside_void(state, plan) == []
 
 
 def _wait(shares: list[float | None], limit_s: float) -> tuple[bool, list[str], list[float]]:

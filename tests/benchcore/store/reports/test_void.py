@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from result_documents import (
     make_plan,
     spool_document,
 )
-from sqlalchemy.orm import Session
-from stored_histories import store_history
+from stored_histories import add_suspicion, store_history
 
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
@@ -28,7 +26,6 @@ from benchcore.running.disturbances import restore_better_documents, set_aside_v
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.void import explain_void, list_disturbed
 
 QUIET, BUSY = f"{1:016x}", f"{2:016x}"
@@ -157,20 +154,7 @@ def test_a_duel_that_a_suspicion_rests_on_is_not_measured_again(
     engine: Engine, state: State
 ) -> None:
     _disturb_torch(engine, state, 0.0, 0.0, 0.9)
-    night, runs = datetime(2026, 1, 2, tzinfo=UTC), ("before_run", "since_run", "after_run")
-    named = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint", "metric")
-    with Session(engine) as session, session.begin():
-        session.add(
-            SuspicionRow(
-                **dict.fromkeys(named, "x"),
-                **dict.fromkeys(runs, BUSY),
-                **dict.fromkeys(("since", "opened_at", "updated_at"), night),
-                trigger="shift",
-                state="open",
-                ratio=1.1,
-                reason="",
-            )
-        )
+    add_suspicion(engine, BUSY)
     assert list_disturbed(engine, CAMPAIGN) == []
 
 
