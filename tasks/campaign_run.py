@@ -18,7 +18,12 @@ from prefect.transactions import transaction
 from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.matrix import Plan
-from benchcore.running.disturbances import restore_better_documents, set_aside_void, wait_for_quiet
+from benchcore.running.disturbances import (
+    recover_set_aside,
+    restore_better_documents,
+    set_aside_void,
+    wait_for_quiet,
+)
 from benchcore.running.duels import is_measured
 from benchcore.running.equivalence import list_campaign_proofs
 from benchcore.running.plans import load_campaign, progress_log, save_campaign
@@ -61,6 +66,9 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     """
     state = State(Path(root))
     plan = load_campaign(state, campaign)
+    if recovered := recover_set_aside(state, plan):
+        _warn([f"an earlier run was ended before it measured again: {each}" for each in recovered])
+        _warn(pipeline.ingest_results(root=root))
     # A failed build becomes a status of its contenders; the campaign continues.
     pipeline.provision_environment.map(
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)

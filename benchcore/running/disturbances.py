@@ -22,6 +22,8 @@ from benchcore.store.reports.void import list_clean_pairs, list_disturbed, list_
 
 _WINDOW_S = 0.3
 _PAUSE_S = 10.0
+_ASIDE = "void"
+"""The folder of documents that were set aside, beside the others of their campaign."""
 
 
 def read_foreign_share() -> float | None:
@@ -70,6 +72,22 @@ class SetAside:
     """Where the document is now."""
     clean: set[frozenset[str]]
     """Its pairs that shared an undisturbed round."""
+
+
+def recover_set_aside(state: State, plan: Plan) -> list[str]:
+    """Put back the newest document that was set aside of each planned duel without one, as a run
+    was killed before it measured the duel again; the titles of these duels. The next ingest brings
+    their rows back."""
+    titles = list[str]()
+    for duel in plan.duels:
+        path = result_path(state, plan.campaign, duel.duel_run)
+        if path.exists():
+            continue
+        aside = (path.parent / _ASIDE).glob(f"{path.stem}.*.json")
+        if (newest := max(aside, key=_read_number, default=None)) is not None:
+            newest.rename(path)
+            titles.append(duel.title)
+    return titles
 
 
 def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
@@ -125,8 +143,14 @@ def restore_better_documents(state: State, plan: Plan, aside: Iterable[SetAside]
 
 def _move(engine: Engine, path: Path) -> Path:
     """Set a document aside; its new path."""
-    folder = path.parent / "void"
+    folder = path.parent / _ASIDE
     folder.mkdir(exist_ok=True)
-    number = len(list(folder.glob(f"{path.stem}.*.json"))) + 1
+    number = max(map(_read_number, folder.glob(f"{path.stem}.*.json")), default=0) + 1
     remove_duel(engine, path.stem)  # first: a document in the spool brings its rows back
     return path.rename(folder / f"{path.stem}.{number}.json")
+
+
+def _read_number(path: Path) -> int:
+    """The number of a document that was set aside; 0 = someone else named it."""
+    number = path.stem.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0

@@ -1,11 +1,12 @@
 """Before the first duel a busy machine is waited for, no longer than allowed, and named. What had
-no environment is measured again once that is built."""
+no environment is measured again once that is built, and what was set aside is never lost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, make_plan
@@ -16,12 +17,16 @@ from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running import disturbances
 from benchcore.running.disturbances import (
     read_foreign_share,
+    recover_set_aside,
     restore_better_documents,
     set_aside_void,
     wait_for_quiet,
 )
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import read_duels
+from benchcore.store.ingest import ingest_spool
+from tasks import campaign_run, pipeline
 
 RUN = f"{1:016x}"
 BUILT = EnvironmentRecord(
@@ -103,6 +108,43 @@ def test_an_unbuilt_side_of_a_duel_that_a_suspicion_rests_on_stays(
     _store_unbuilt(engine, state)
     add_suspicion(engine, RUN)
     assert set_aside_void(state, plan) == []
+
+
+def test_documents_set_aside_by_a_run_that_was_killed_come_back(
+    engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disturbances, "load_environment", lambda *_: BUILT)
+    _store_unbuilt(engine, state)
+    assert recover_set_aside(state, plan) == []
+    (aside,) = set_aside_void(state, plan)
+    for number in (2, 10):  # the newest is another one than the last by name
+        aside.path.with_name(f"{RUN}.{number}.json").write_bytes(aside.path.read_bytes())
+    newest = aside.path.with_name(f"{RUN}.10.json")
+    assert recover_set_aside(state, plan) == ["mlp tiny"]
+    assert not newest.exists() and aside.path.exists()
+    assert ingest_spool(engine, state, only_new=True).ingested == (RUN,)
+    assert recover_set_aside(state, plan) == [], "it is not lacking"
+
+
+def test_a_campaign_recovers_what_was_set_aside_before_it_begins(
+    engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Begun(Exception):
+        """The campaign provisions its environments."""
+
+    def begin(*_: object, **__: object) -> None:
+        raise Begun
+
+    monkeypatch.setattr(disturbances, "load_environment", lambda *_: BUILT)
+    monkeypatch.setattr(campaign_run, "load_campaign", lambda *_: plan)
+    monkeypatch.setattr(campaign_run, "_warn", lambda _: None)
+    monkeypatch.setattr(pipeline, "ingest_results", pipeline.ingest_results.fn)
+    monkeypatch.setattr(pipeline, "provision_environment", SimpleNamespace(map=begin))
+    _store_unbuilt(engine, state)
+    assert set_aside_void(state, plan) and not read_duels(engine, CAMPAIGN)
+    with pytest.raises(Begun):
+        campaign_run.run_campaign(CAMPAIGN, str(state.root))
+    assert [each.duel_run for each in read_duels(engine, CAMPAIGN)] == [RUN]
 
 
 def _wait(shares: list[float | None], limit_s: float) -> tuple[bool, list[str], list[float]]:
