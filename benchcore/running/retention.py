@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -196,7 +198,19 @@ def _describe_documents(folders: Iterable[Path]) -> Iterator[Removal]:
 
 
 def _measure(path: Path, *, freed: bool = False) -> int:
-    """Bytes on the disk; with `freed` only of files that have no other name."""
-    files = [path] if path.is_file() else path.rglob("*")
-    found = (file.lstat() for file in files if file.is_symlink() or file.is_file())
-    return sum(each.st_blocks * 512 for each in found if each.st_nlink == 1 or not freed)
+    """Bytes on the disk; with `freed` only of files that have no other name. What vanishes
+    meanwhile, as a duel's scratch folder does, has none."""
+    size = 0
+    for file in [path] if path.is_file() else _list_files(path):
+        with suppress(FileNotFoundError):
+            status = file.lstat()
+            if status.st_nlink == 1 or not freed:
+                size += status.st_blocks * 512
+    return size
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
+    """A folder's files, and links to folders; unlike `Path.rglob`, also while folders vanish."""
+    for parent, folders, names in os.walk(folder):
+        yield from (path for each in folders if (path := Path(parent, each)).is_symlink())
+        yield from (Path(parent, each) for each in names)

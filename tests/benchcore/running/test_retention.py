@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -228,6 +229,33 @@ def test_an_interrupted_removal_looks_like_nothing_whole_and_is_completed(
 def test_the_size_of_each_part_is_listed(state: State) -> None:
     sizes = list_sizes(state)
     assert sizes["environments"] >= 4 * 20_000 and sizes["campaigns"] >= 3 * 50_000
+
+
+def test_files_that_vanish_while_a_duel_runs_have_no_size(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They vanish between being listed and being looked at."""
+    before = list_sizes(state)["campaigns"]
+    scratch = state.campaigns / "newest" / "duels" / "1.0123abcd"
+    (scratch / "logs").mkdir(parents=True)
+    for file in (scratch / "order.json", scratch / "logs" / "conductor.log"):
+        file.write_bytes(bytes(9_000))
+    lists, status = os.scandir, Path.lstat
+
+    def list_late(path: Any) -> Any:
+        if str(path) == str(scratch / "logs"):
+            shutil.rmtree(path)
+        return lists(path)
+
+    def look_late(path: Path) -> os.stat_result:
+        if path == scratch / "order.json":
+            path.unlink(missing_ok=True)
+        return status(path)
+
+    monkeypatch.setattr(os, "scandir", list_late)
+    monkeypatch.setattr(Path, "lstat", look_late)
+    assert list_sizes(state)["campaigns"] == before
+    assert not any(scratch.iterdir())
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "1000000", " 3"])
