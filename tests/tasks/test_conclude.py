@@ -24,12 +24,14 @@ from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import STDLIB
 from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State, open_state
-from benchcore.store.database import open_database
+from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_unchecked_campaigns
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
 from dashboards.site.files import SiteFiles
 from dashboards.wandb_runs import list_waiting, send_runs
+from data_checks.check import check_campaign
+from data_checks.validation import CheckError
 from tasks.campaign_run import conclude_campaign, run_campaign
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -104,6 +106,21 @@ def test_nights_that_were_only_ingested_are_judged_before_suspicions_end(state: 
     _conclude("newer", state)
     assert list_unchecked_campaigns(engine) == []
     assert len(ratio_frame(engine, ["older"])) == len(ratio_frame(engine, ["newer"])) == 1
+
+
+def test_an_old_night_that_cannot_be_checked_stays_so_and_tonight_is_judged(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_but_the_older(engine: Engine, campaign: str, *given: Any) -> Any:
+        if campaign == "older":
+            raise CheckError("an expectation raised")
+        return check_campaign(engine, campaign, *given)
+
+    monkeypatch.setattr("data_checks.check.check_campaign", check_but_the_older)
+    engine = open_database(state.database_url)
+    _conclude("newer", state)
+    assert list_unchecked_campaigns(engine) == ["older"]
+    assert ratio_frame(engine, ["older"]).empty and not ratio_frame(engine, ["newer"]).empty
 
 
 @pytest.mark.parametrize("project", ["team/dead-heat", "no project"])
