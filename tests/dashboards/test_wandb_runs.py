@@ -278,7 +278,7 @@ def test_a_malformed_project_is_refused(text: str, monkeypatch: pytest.MonkeyPat
 def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEADHEAT_WANDB", "dead-heat")
     monkeypatch.setattr("dashboards.wandb_runs.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"install deadheat\[wandb\]"):
+    with pytest.raises(UserError, match="run `uv sync --extra wandb` in the repository"):
         name_project()
 
 

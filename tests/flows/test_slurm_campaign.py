@@ -173,7 +173,7 @@ def test_a_refusal_is_reported_with_the_message_of_sbatch(cluster: Cluster) -> N
 @pytest.mark.usefixtures("worker")
 def test_duels_run_side_by_side_on_the_gpus_of_an_allocation(cluster: Cluster) -> None:
     cluster.be(gpus=2, shard_minutes=5)
-    plan = cluster.plan("abreast", *map(_noop, range(2, 10)))
+    plan = cluster.plan("abreast", *map(_noop, range(200, 204)))  # a second or more each
     assert measure_in_shards("abreast", str(cluster.state.root)) == []
     documents = list(map(json.loads, cluster.documents("abreast").values()))
     assert len(documents) == len(plan.duels)

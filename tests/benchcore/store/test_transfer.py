@@ -273,7 +273,7 @@ def test_without_pyarrow_both_say_what_to_install(
     filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UserError, match=r"install deadheat\[parquet\]"):
+    with pytest.raises(UserError, match="run `uv sync --extra parquet` in the repository"):
         export_tables(filled, tmp_path / "tables")
     assert not (tmp_path / "tables").exists()
 
