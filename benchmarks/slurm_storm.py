@@ -12,20 +12,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from growth import list_matches
 from local_slurm import LocalSlurm
 from one_duel import store_results
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from slurm_cluster import CHEAP, Cluster, wait_for
-
-from benchcore.planning.profiles import Match
-from benchcore.planning.tracks import STDLIB
+from slurm_cluster import Cluster, wait_for
 
 CAMPAIGN = "storm"
 _DUELS_PER_SHARD = 10
@@ -64,12 +62,7 @@ class _Blow:
 def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int:
     """Measure, strike, measure again what was cancelled; print and keep what came of it."""
     cluster.be(shard_minutes=0.05 * _DUELS_PER_SHARD + 0.01)  # a duel counts as 3 s
-    settings = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
-    limits = replace(CHEAP, rounds=2, passes=False)
-    matches = [
-        Match(**settings, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num_duels)
-    ]
-    plan = cluster.plan(CAMPAIGN, *matches)
+    plan = cluster.plan(CAMPAIGN, *list_matches(num_duels))
     worker = [cluster.start_worker()]
     watch = _Watch(cluster.state.spool / CAMPAIGN)
     blows = [

@@ -33,7 +33,11 @@ from benchcore.running.plans import load_campaign, progress_log
 from benchcore.running.retention import list_unneeded
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, is_unreachable, open_database
-from benchcore.store.duels import find_newest_campaign, list_unchecked_campaigns
+from benchcore.store.duels import (
+    find_newest_campaign,
+    judge_campaign,
+    list_unchecked_campaigns,
+)
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.locks import ingest_locks
@@ -159,7 +163,7 @@ def _catch_up(engine: Engine, campaign: str) -> None:
         except CheckError as error:
             get_run_logger().warning(f"{other} could not be checked: {error}")
             continue
-        judge_and_list(engine, other)
+        judge_campaign(engine, other)
 
 
 @task(task_run_name="publish-{campaign}", **_PATIENT)

@@ -89,7 +89,7 @@ def summarise_study(
         "starts": case["starts"],
         "disturbed": next((each.disturbed for each in duels if each.disturbed), None),
         "versions": {side: first.fair_side(side)["version"] for side in COMPARED},
-        "fair": _describe_ratio(first.pair({})) | {"caught": first.catch({})},
+        "fair": _describe_ratio(first.fair) | {"caught": first.catch({})},
         "switches": [
             (_find_duel(duels, each.settings) or first).describe_switch(each) for each in planned
         ],
@@ -133,8 +133,11 @@ class _Duel:
         rows = [each for each in contenders if each["duel_run"] == duel_run]
         self._rows = {each["name"]: each for each in rows}
         self.disturbed: str | None = None
-        if not self.pair({}):
+        self.fair = self.pair({})
+        """Log ratios of the fair pair."""
+        if not self.fair:
             self.disturbed = self._why_disturbed()
+            self.fair = self.pair({})
 
     def _why_disturbed(self) -> str | None:
         """The first reason why all blocks of the fair pair were disturbed; None = there are
@@ -225,7 +228,6 @@ class _Duel:
 
     def describe_switch(self, switch: Switch) -> dict[str, Any]:
         """One row of the table."""
-        fair = self.pair({})
         row = {
             "name": switch.name,
             "title": switch.title,
@@ -236,7 +238,7 @@ class _Duel:
         if not can_run(switch, self.device):
             return row | _without_numbers("not run here: it needs a GPU")
         if switch.readings:
-            return row | self._describe_reading(switch, fair)
+            return row | self._describe_reading(switch)
         why = self._why_failed(switch.settings)
         logs = self.pair(switch.settings)
         if why and not logs:
@@ -245,18 +247,17 @@ class _Duel:
         return (
             row
             | _describe_ratio(logs)
-            | _describe_change(logs, fair)
+            | _describe_change(logs, self.fair)
             | {"caught": caught, "why": why}
         )
 
     def describe_correction(self, correction: Correction) -> dict[str, Any]:
         """One correction: the ratio after an error was removed."""
-        fair = self.pair({})
         logs, caught = self.pair(correction.settings), self.catch(correction.settings)
         return {
             "title": correction.title,
             **_describe_ratio(logs),
-            **_describe_change(logs, fair),
+            **_describe_change(logs, self.fair),
         } | {
             "caught": caught,
             "why": self._why_failed(correction.settings),
@@ -266,7 +267,7 @@ class _Duel:
         failures = [each["failure"] for each in self._sides(settings) if each["failure"]]
         return f"{failures[0]['stage']}: {failures[0]['reason']}" if failures else None
 
-    def _describe_reading(self, switch: Switch, fair: Logs) -> dict[str, Any]:
+    def _describe_reading(self, switch: Switch) -> dict[str, Any]:
         read: dict[str, dict[int, float]] = {}
         caught = []
         for side in COMPARED:
@@ -280,7 +281,7 @@ class _Duel:
         prevented = [{"guard": "prevented by the clock", "reason": switch.guard}]
         return {
             **_describe_ratio(logs),
-            **_describe_change(logs, fair),
+            **_describe_change(logs, self.fair),
             "caught": caught or prevented,
             "why": None,
         }

@@ -3,9 +3,7 @@ no environment is measured again once that is built, and what was set aside is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,8 +20,8 @@ from benchcore.running.disturbances import (
     set_aside_void,
     wait_for_quiet,
 )
-from benchcore.state import State, open_state
-from benchcore.store.database import Engine, open_database
+from benchcore.state import State
+from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels
 from benchcore.store.ingest import ingest_spool
 from tasks import campaign_run, pipeline
@@ -38,19 +36,6 @@ BUILT = EnvironmentRecord(
     build="system",
     packages={},
 )
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    return open_state(tmp_path)
-
-
-@pytest.fixture
-def engine(state: State) -> Iterator[Engine]:
-    engine = open_database(state.database_url)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from result_documents import JAX, make_document
 from stored_histories import store_history
 
 from benchcore.experiments.alerts import describe_release
-from benchcore.state import State, open_state
-from benchcore.store.database import Engine, open_database
+from benchcore.state import State
+from benchcore.store.database import Engine
 from benchcore.store.reports.release_trends import list_trends
 
 STEP = "median_step_ns"
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    return open_state(tmp_path)
-
-
-@pytest.fixture
-def engine(state: State) -> Iterator[Engine]:
-    engine = open_database(state.database_url)
-    yield engine
-    engine.dispose()
 
 
 def _measure(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,25 +21,12 @@ from stored_histories import add_suspicion, store_history
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
 from benchcore.running.disturbances import restore_better_documents, set_aside_void
-from benchcore.state import State, open_state
-from benchcore.store.database import Engine, open_database
+from benchcore.state import State
+from benchcore.store.database import Engine
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.void import explain_void, list_disturbed
 
 QUIET, BUSY = f"{1:016x}", f"{2:016x}"
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    return open_state(tmp_path)
-
-
-@pytest.fixture
-def engine(state: State) -> Iterator[Engine]:
-    engine = open_database(state.database_url)
-    yield engine
-    engine.dispose()
 
 
 def _disturb(document: dict[str, Any], *shares: float) -> dict[str, Any]:
