@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
 from benchcore.planning.matrix import PlannedDuel
-from benchcore.store.database import begin_writing
+from benchcore.store.database import begin_reading, begin_writing
 from benchcore.store.earlier_starts import EarlierStarts
 from benchcore.store.models import (
     ContenderRun,
@@ -53,7 +53,8 @@ def find_newest_campaign(engine: Engine) -> str | None:
 
 def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:
     """Every duel run of a campaign with its raw times and its failed checks, oldest first."""
-    return _read_records(engine, DuelRun.campaign == campaign)
+    with begin_reading(engine) as connection, Session(connection) as session:
+        return _read_records(session, DuelRun.campaign == campaign)
 
 
 def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
@@ -73,27 +74,27 @@ def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
 
 def read_starts(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:
     """Duel runs as `read_duels` has them."""
-    return _read_records(engine, DuelRun.id.in_(duel_runs))
+    with begin_reading(engine) as connection, Session(connection) as session:
+        return _read_records(session, DuelRun.id.in_(duel_runs))
 
 
-def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecord]:
+def _read_records(session: Session, wanted: ColumnElement[bool]) -> list[DuelRecord]:
     query = (
         select(DuelRun.id, DuelRun.campaign, DuelRun.checked_at)
         .where(wanted)
         .order_by(DuelRun.started_at, DuelRun.id)
     )
-    with Session(engine) as session:
-        sides, failed = _read_sides(session, wanted), _read_failed_checks(session, wanted)
-        return [
-            DuelRecord(
-                duel_run=each.id,
-                campaign=each.campaign,
-                checked=each.checked_at is not None,
-                sides=tuple(sides[each.id]),
-                failed_checks=tuple(failed[each.id]),
-            )
-            for each in session.execute(query)
-        ]
+    sides, failed = _read_sides(session, wanted), _read_failed_checks(session, wanted)
+    return [
+        DuelRecord(
+            duel_run=each.id,
+            campaign=each.campaign,
+            checked=each.checked_at is not None,
+            sides=tuple(sides[each.id]),
+            failed_checks=tuple(failed[each.id]),
+        )
+        for each in session.execute(query)
+    ]
 
 
 def _read_sides(
@@ -182,14 +183,14 @@ def replace_failed_checks(
     """Replace a campaign's failed checks, and record that its duels were checked.
 
     `checked` names the duel runs that the checks have seen; None = all of the campaign. A duel
-    run that was ingested while the checks ran stays unchecked, and is not judged. Raises
-    ValueError for a failed check of another duel run.
+    run that was ingested while the checks ran stays unchecked, and is not judged; one that was
+    removed meanwhile is skipped. Raises ValueError for a failed check of another duel run.
     """
     now = datetime.now(UTC)
     of_campaign = select(DuelRun.id).where(DuelRun.campaign == campaign)
     with begin_writing(engine) as session:
-        known = set(session.scalars(of_campaign))
-        seen = known if checked is None else known & set(checked)
+        known = _lock_duels(session, DuelRun.campaign == campaign)
+        seen = known if checked is None else set(checked)
         session.execute(delete(FailedCheckRow).where(FailedCheckRow.duel_run.in_(of_campaign)))
         for each in failed:
             if each.duel_run not in seen:
@@ -197,8 +198,16 @@ def replace_failed_checks(
                     f"wanted failed checks of the checked duel runs of campaign {campaign!r}, got "
                     f"one of {each.duel_run!r}; check and store one campaign at a time"
                 )
-            session.add(FailedCheckRow(**dataclasses.asdict(each), checked_at=now))
-        session.execute(update(DuelRun).where(DuelRun.id.in_(seen)).values(checked_at=now))
+            if each.duel_run in known:
+                session.add(FailedCheckRow(**dataclasses.asdict(each), checked_at=now))
+        session.execute(update(DuelRun).where(DuelRun.id.in_(seen & known)).values(checked_at=now))
+
+
+def _lock_duels(session: Session, wanted: ColumnElement[bool]) -> set[str]:
+    """The duel runs that are there, and which no other process removes, checks or judges before
+    this transaction ends. On SQLite it is the only one that writes."""
+    found = select(DuelRun.id).where(wanted).order_by(DuelRun.id).with_for_update()
+    return set(session.scalars(found))
 
 
 def remove_duel(engine: Engine, duel_run: str) -> None:
@@ -208,9 +217,11 @@ def remove_duel(engine: Engine, duel_run: str) -> None:
 
 
 def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> None:
-    """Replace the ratios of these duel runs, in one transaction."""
+    """Replace the ratios of these duel runs, in one transaction; those that were removed meanwhile
+    have none."""
     now = datetime.now(UTC)
     with begin_writing(engine) as session:
+        known = _lock_duels(session, DuelRun.id.in_(ratios))
         session.execute(delete(PairRatio).where(PairRatio.duel_run.in_(ratios)))
         rows = [
             PairRatio(
@@ -223,6 +234,7 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
                 judged_at=now,
             )
             for duel_run, of_duel in ratios.items()
+            if duel_run in known
             for ratio in of_duel
         ]
         session.bulk_save_objects(rows)  # without the bookkeeping of `add_all`
@@ -231,13 +243,16 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
 def judge_campaign(
     engine: Engine, *campaigns: str, equivalence_bound: float = EQUIVALENCE_BOUND
 ) -> list[Ratio]:
-    """Judge every duel run of these campaigns again, and store the ratios.
+    """Judge every duel run of these campaigns again, and store the ratios. What another process
+    ingests meanwhile is not judged.
 
     The duels of the same environments before it, from at least five on, inform the variance.
     """
-    earlier = EarlierStarts.read(engine, campaigns)
+    with begin_reading(engine) as connection, Session(connection) as session:
+        earlier = EarlierStarts.read(session, campaigns)
+        records = _read_records(session, DuelRun.campaign.in_(campaigns))
     ratios = dict[str, list[Ratio]]()
-    for record in _read_records(engine, DuelRun.campaign.in_(campaigns)):
+    for record in records:
         run = record.duel_run
         known = earlier.of(run)
         ratios[run] = judge_duel(record.sides, record.exclusions, equivalence_bound, known)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import permutations
 
-from sqlalchemy import Engine, and_, func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio
@@ -40,22 +40,21 @@ class EarlierStarts:
         self._known = defaultdict[_Pair, deque[StartsOfDuel]](lambda: deque(maxlen=_MOST_DUELS))
 
     @classmethod
-    def read(cls, engine: Engine, campaigns: Collection[str]) -> EarlierStarts:
+    def read(cls, session: Session, campaigns: Collection[str]) -> EarlierStarts:
         """What the database holds from before the first duel of these campaigns."""
-        with Session(engine) as session:
-            of_duel = [getattr(DuelRun, name) for name in _OF_DUEL]
-            judged = DuelRun.campaign.in_(campaigns)
-            rows = list(session.execute(select(DuelRun.id, *of_duel).where(judged)))
-            sides = defaultdict[str, dict[str, _Side]](dict)
-            columns = (ContenderRun.duel_run, ContenderRun.name)
-            of_side = (ContenderRun.environment_key, ContenderRun.arm)
-            contenders = select(*columns, *of_side).join(DuelRun).where(judged)
-            for run, name, key, arm in session.execute(contenders):
-                sides[run][name] = (key, arm)
-            found = cls({run: tuple(case) for run, *case in rows}, sides)
-            first = session.scalar(select(func.min(DuelRun.started_at)).where(judged))
-            if first is not None:
-                found._read_before(session, first, campaigns)
+        of_duel = [getattr(DuelRun, name) for name in _OF_DUEL]
+        judged = DuelRun.campaign.in_(campaigns)
+        rows = list(session.execute(select(DuelRun.id, *of_duel).where(judged)))
+        sides = defaultdict[str, dict[str, _Side]](dict)
+        columns = (ContenderRun.duel_run, ContenderRun.name)
+        of_side = (ContenderRun.environment_key, ContenderRun.arm)
+        contenders = select(*columns, *of_side).join(DuelRun).where(judged)
+        for run, name, key, arm in session.execute(contenders):
+            sides[run][name] = (key, arm)
+        found = cls({run: tuple(case) for run, *case in rows}, sides)
+        first = session.scalar(select(func.min(DuelRun.started_at)).where(judged))
+        if first is not None:
+            found._read_before(session, first, campaigns)
         return found
 
     def _read_before(self, session: Session, first: datetime, campaigns: Collection[str]) -> None:
