@@ -304,6 +304,11 @@ def read_record(path: Path) -> EnvironmentRecord | None:
         return None
 
 
+def has_extras_of(record: EnvironmentRecord, release: Release) -> bool:
+    """Whether an environment was built with the further packages of this release, and no others."""
+    return record.name.partition("_")[2] == _name(release).partition("_")[2]
+
+
 def is_whole(record: EnvironmentRecord) -> bool:
     """Whether its files are as they were built, which can't be known without their list. A Python
     that we did not install is always."""

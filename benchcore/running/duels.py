@@ -11,7 +11,13 @@ from pathlib import Path
 from packaging.version import Version
 
 from benchcore.cell.measure import gpu
-from benchcore.environments.build import Accelerator, is_whole, provision, read_record
+from benchcore.environments.build import (
+    Accelerator,
+    has_extras_of,
+    is_whole,
+    provision,
+    read_record,
+)
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError
 from benchcore.planning import checkpoints, matrix
@@ -74,7 +80,7 @@ def load_environment(plan: Plan, request: str, state: State) -> EnvironmentRecor
 
 def _fits(record: EnvironmentRecord, release: Release) -> bool:
     """Whether an environment is one of this release."""
-    if record.python_version != release.python_version:
+    if record.python_version != release.python_version or not has_extras_of(record, release):
         return False
     if release.framework == "stdlib":
         return True

@@ -171,6 +171,30 @@ def test_another_version_under_a_used_name_gets_an_environment_of_its_own(
     assert built == ["0.9.0", "0.9.1", "0.9.1"], "on another Python"
 
 
+def test_packages_in_brackets_under_a_used_name_get_an_environment_of_their_own(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(release: Release, *_: Any, **__: Any) -> EnvironmentRecord:
+        name = "_".join((f"torch-{release.version}", *release.extras))
+        python_version = release.python_version
+        packages = {"torch": release.version}
+        return dataclasses.replace(
+            BARE, name=name, packages=packages, python_version=python_version
+        )
+
+    def load(*extras: str) -> str:
+        (release,) = _request_jax(plan, "2.10.0").releases.values()
+        release = dataclasses.replace(release, framework="torch", extras=extras)
+        request = f"torch{extras[0] if extras else ''}==2.10.0"
+        named = dataclasses.replace(plan, releases={request: release})
+        record = duels.load_environment(named, request, state)
+        return record if isinstance(record, str) else record.name
+
+    monkeypatch.setattr(duels, "provision", build)
+    plain, opacus = "torch-2.10.0", "torch-2.10.0_opacus"
+    assert [load(), load("opacus"), load("opacus"), load()] == [plain, opacus, opacus, plain]
+
+
 def test_a_failure_of_another_version_is_not_reported(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
