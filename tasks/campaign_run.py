@@ -19,6 +19,7 @@ from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.matrix import Plan
 from benchcore.running.disturbances import (
+    is_set_aside,
     recover_set_aside,
     restore_better_documents,
     set_aside_void,
@@ -69,6 +70,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     if recovered := recover_set_aside(state, plan):
         _warn([f"an earlier run was ended before it measured again: {each}" for each in recovered])
         _warn(pipeline.ingest_results(root=root))
+    _warn(_compare_set_aside(plan, state))
     # A failed build becomes a status of its contenders; the campaign continues.
     pipeline.provision_environment.map(
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
@@ -88,10 +90,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
         else:
             _await_quiet(plan, state, wait_s)
             lost = _measure_all(plan, state, report_ended)
-    if aside:
-        lost += pipeline.ingest_results(root=root)
-        kept = restore_better_documents(state, plan, aside)
-        _warn([f"the earlier measurement is kept, as more of it counts: {each}" for each in kept])
+    lost += _compare_set_aside(plan, state)
     if not any(is_measured(state, plan, duel) for duel in plan.duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += live.rejected + pipeline.ingest_results(root=root)
@@ -100,6 +99,18 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     if lost:
         raise CampaignIncompleteError("\n".join(lost), outcome)
     return outcome
+
+
+def _compare_set_aside(plan: Plan, state: State) -> list[str]:
+    """Put back what was set aside, by this run or one that was killed, and is better than what was
+    measured since; the documents that the database refused."""
+    if not is_set_aside(state, plan):
+        return []
+    refused = pipeline.ingest_results(root=str(state.root))
+    if kept := restore_better_documents(state, plan):
+        _warn([f"the earlier measurement is kept, as more of it counts: {each}" for each in kept])
+        refused += pipeline.ingest_results(root=str(state.root))
+    return refused
 
 
 def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:

@@ -3,18 +3,21 @@ disturbed duels again, as well as those whose environment could not be built bef
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
 from benchcore.cell.measure.host import TelemetrySampler
 from benchcore.planning.matrix import Plan, PlannedDuel
-from benchcore.protocol import EnvironmentRecord
+from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.duel_process import result_path
 from benchcore.running.duels import load_environment
+from benchcore.running.shards import list_open_shards
+from benchcore.running.sites import load_site
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import remove_duel
@@ -24,6 +27,10 @@ _WINDOW_S = 0.3
 _PAUSE_S = 10.0
 _ASIDE = "void"
 """The folder of documents that were set aside, beside the others of their campaign."""
+_NOTE = ".clean"
+"""Ends the name of a note, which has the clean pairs of a document that waits to be compared."""
+Pairs = set[frozenset[str]]
+"""Pairs of a duel's contenders."""
 
 
 def read_foreign_share() -> float | None:
@@ -70,22 +77,23 @@ class SetAside:
     """Why it is measured again."""
     path: Path
     """Where the document is now."""
-    clean: set[frozenset[str]]
-    """Its pairs that shared an undisturbed round."""
+    clean: Pairs
+    """Those of it that shared an undisturbed round."""
 
 
 def recover_set_aside(state: State, plan: Plan) -> list[str]:
-    """Put back the newest document that was set aside of each planned duel without one, as a run
-    was killed before it measured the duel again; the titles of these duels. The next ingest brings
-    their rows back."""
-    titles = list[str]()
+    """Put back a document that was set aside of each planned duel without one, as a run was killed
+    before it measured the duel again; the titles of these duels. The next ingest brings their rows
+    back. A duel of a shard that is queued or running is left to it."""
+    titles, taken = list[str](), _list_taken(state, plan)
     for duel in plan.duels:
         path = result_path(state, plan.campaign, duel.duel_run)
-        if path.exists():
+        if path.exists() or duel.duel_run in taken:
             continue
         aside = (path.parent / _ASIDE).glob(f"{path.stem}.*.json")
-        if (newest := max(aside, key=_read_number, default=None)) is not None:
-            newest.rename(path)
+        if (found := max(aside, key=_rank, default=None)) is not None:
+            found.rename(path)
+            _name_note(found).unlink(missing_ok=True)
             titles.append(duel.title)
     return titles
 
@@ -98,14 +106,22 @@ def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
     reasons = dict.fromkeys(_list_built_since(engine, state, plan), "its environment is built now")
     reasons |= dict.fromkeys(list_disturbed(engine, plan.campaign), "others disturbed it")
     clean = list_clean_pairs(engine, plan.campaign) if reasons else {}
-    found = list[SetAside]()
+    found, taken = list[SetAside](), _list_taken(state, plan)
     for duel in plan.duels:
         path, reason = result_path(state, plan.campaign, duel.duel_run), reasons.get(duel.duel_run)
-        if reason is None or not path.exists():
+        if reason is None or not path.exists() or duel.duel_run in taken:
             continue
         pairs = clean[duel.duel_run]
-        found.append(SetAside(duel=duel, reason=reason, path=_move(engine, path), clean=pairs))
+        aside = _move(engine, path, pairs)
+        found.append(SetAside(duel=duel, reason=reason, path=aside, clean=pairs))
     return found
+
+
+def _list_taken(state: State, plan: Plan) -> set[str]:
+    """The duels of shards that are queued or running."""
+    if load_site(plan.site).kind != "slurm":
+        return set()
+    return {run for shard in list_open_shards(plan, state) for run in shard.duel_runs}
 
 
 def _list_built_since(engine: Engine, state: State, plan: Plan) -> list[str]:
@@ -124,30 +140,72 @@ def _list_built_since(engine: Engine, state: State, plan: Plan) -> list[str]:
     return [run for run, lacked in requests.items() if lacked & built]
 
 
-def restore_better_documents(state: State, plan: Plan, aside: Iterable[SetAside]) -> list[str]:
-    """Put back each document with an undisturbed pair that the new measurement, which was ingested,
-    lacks; the titles of these duels. The next ingest brings their rows back."""
+def is_set_aside(state: State, plan: Plan) -> bool:
+    """Whether a document was set aside, and not yet compared with its successor."""
+    return any(_list_waiting(state, plan))
+
+
+def restore_better_documents(state: State, plan: Plan) -> list[str]:
+    """Put back each document that was set aside, also by a run that was killed, and has an
+    undisturbed pair that the new measurement lacks, which was ingested; also if there is none. The
+    titles of these duels; the next ingest brings their rows back."""
     engine = open_database(state.database_url)
-    clean = list_clean_pairs(engine, plan.campaign)
+    clean, taken = list_clean_pairs(engine, plan.campaign), _list_taken(state, plan)
     titles = list[str]()
-    for each in aside:
-        if each.clean <= clean.get(each.duel.duel_run, set()):
+    for duel, note, earlier in _list_waiting(state, plan):
+        path = result_path(state, plan.campaign, duel.duel_run)
+        if not path.exists() and duel.duel_run in taken:
             continue
-        path = result_path(state, plan.campaign, each.duel.duel_run)
-        if path.exists():
-            _move(engine, path)
-        each.path.rename(path)
-        titles.append(each.duel.title)
+        if not path.exists() or not earlier <= clean.get(duel.duel_run, set()):
+            if path.exists():
+                _move(engine, path)
+            note.with_suffix(".json").rename(path)
+            titles.append(duel.title)
+        note.unlink()
     return titles
 
 
-def _move(engine: Engine, path: Path) -> Path:
-    """Set a document aside; its new path."""
+def _list_waiting(state: State, plan: Plan) -> Iterator[tuple[PlannedDuel, Path, Pairs]]:
+    """The notes beside documents that wait to be compared. A note without a document is left by a
+    run that was killed as it moved the document."""
+    folder = state.spool / plan.campaign / _ASIDE
+    duels = {duel.duel_run: duel for duel in plan.duels}
+    for note in sorted(folder.glob(f"*{_NOTE}")):
+        duel = duels.get(note.name.partition(".")[0])
+        if duel is not None and note.with_suffix(".json").exists():
+            yield duel, note, _read_note(note)
+
+
+def _read_note(note: Path) -> Pairs:
+    """Empty if a crash damaged it."""
+    try:
+        return {frozenset(pair) for pair in json.loads(note.read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def _move(engine: Engine, path: Path, clean: Pairs | None = None) -> Path:
+    """Set a document aside; its new path. With its clean pairs, it waits to be compared."""
     folder = path.parent / _ASIDE
     folder.mkdir(exist_ok=True)
     number = max(map(_read_number, folder.glob(f"{path.stem}.*.json")), default=0) + 1
+    aside = folder / f"{path.stem}.{number}.json"
+    if clean is None:
+        _name_note(aside).unlink(missing_ok=True)
+    else:
+        write_json(_name_note(aside), sorted(map(sorted, clean)))
     remove_duel(engine, path.stem)  # first: a document in the spool brings its rows back
-    return path.rename(folder / f"{path.stem}.{number}.json")
+    return path.rename(aside)
+
+
+def _name_note(aside: Path) -> Path:
+    return aside.with_suffix(_NOTE)
+
+
+def _rank(aside: Path) -> tuple[bool, int]:
+    """The higher, the rather is a document put back: one that waits to be compared, then a newer
+    one."""
+    return _name_note(aside).exists(), _read_number(aside)
 
 
 def _read_number(path: Path) -> int:

@@ -5,15 +5,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, make_plan
+from result_documents import (
+    CAMPAIGN,
+    JAX,
+    OLD_JAX,
+    TORCH,
+    make_document,
+    make_plan,
+    spool_document,
+)
 from stored_histories import add_suspicion, store_history
 
 from benchcore.planning.matrix import Plan, PlannedContender, PlannedDuel
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running import disturbances
 from benchcore.running.disturbances import (
+    is_set_aside,
     read_foreign_share,
     recover_set_aside,
     restore_better_documents,
@@ -22,7 +32,7 @@ from benchcore.running.disturbances import (
 )
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.duels import read_duels
+from benchcore.store.duels import read_duels, remove_duel
 from benchcore.store.ingest import ingest_spool
 from tasks import campaign_run, pipeline
 
@@ -66,6 +76,15 @@ def _store_unbuilt(engine: Engine, state: State) -> None:
     store_history(engine, state, [make_document((JAX, OLD_JAX, unbuilt), duel_run=RUN)])
 
 
+def _make_worse() -> dict[str, Any]:
+    """The duel's document, all of it disturbed."""
+    document = make_document((JAX, OLD_JAX, TORCH), duel_run=RUN)
+    for contender in document["contenders"]:
+        for block in (block for start in contender["starts"] for block in start["blocks"]):
+            block["telemetry"]["foreign_cpu_share"] = 0.9
+    return document
+
+
 def test_a_duel_whose_environment_is_built_now_is_measured_again(
     engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +101,7 @@ def test_a_duel_whose_environment_is_built_now_is_measured_again(
     assert aside.reason == "its environment is built now"
     assert not (state.spool / CAMPAIGN / f"{RUN}.json").exists()
     store_history(engine, state, [make_document((JAX, OLD_JAX, TORCH), duel_run=RUN)])
-    assert restore_better_documents(state, plan, [aside]) == []
+    assert restore_better_documents(state, plan) == []
     assert set_aside_void(state, plan) == []
 
 
@@ -102,13 +121,59 @@ def test_documents_set_aside_by_a_run_that_was_killed_come_back(
     _store_unbuilt(engine, state)
     assert recover_set_aside(state, plan) == []
     (aside,) = set_aside_void(state, plan)
-    for number in (2, 10):  # the newest is another one than the last by name
+    for number in (2, 10):  # an earlier run compared these with what it measured
         aside.path.with_name(f"{RUN}.{number}.json").write_bytes(aside.path.read_bytes())
-    newest = aside.path.with_name(f"{RUN}.10.json")
-    assert recover_set_aside(state, plan) == ["mlp tiny"]
-    assert not newest.exists() and aside.path.exists()
+    newest = aside.path.with_name(f"{RUN}.10.json")  # another one than the last by name
+    path = state.spool / CAMPAIGN / f"{RUN}.json"
+    for lacking in (aside.path, newest):
+        path.unlink(missing_ok=True)
+        assert recover_set_aside(state, plan) == ["mlp tiny"]
+        assert path.exists() and not lacking.exists()
     assert ingest_spool(engine, state, only_new=True).ingested == (RUN,)
     assert recover_set_aside(state, plan) == [], "it is not lacking"
+
+
+@pytest.mark.parametrize("killed", ["before it is compared", "as it is put back"])
+def test_a_better_document_of_a_run_that_was_killed_comes_back(
+    killed: str, engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second measurement was disturbed throughout. The next run must not compare it with a
+    third one alone."""
+    monkeypatch.setattr(disturbances, "load_environment", lambda *_: BUILT)
+    _store_unbuilt(engine, state)
+    path = state.spool / CAMPAIGN / f"{RUN}.json"
+    better = path.read_bytes()
+    (aside,) = set_aside_void(state, plan)
+    assert not is_set_aside(state, replace(plan, duels=())), "its duel is planned no more"
+    store_history(engine, state, [_make_worse()])
+    if killed == "as it is put back":
+        remove_duel(engine, RUN)
+        path.rename(aside.path.with_name(f"{RUN}.2.json"))
+        assert recover_set_aside(state, plan) == ["mlp tiny"]
+    else:
+        assert recover_set_aside(state, plan) == [] and is_set_aside(state, plan)
+        assert restore_better_documents(state, plan) == ["mlp tiny"]
+    assert path.read_bytes() == better and not is_set_aside(state, plan)
+    assert ingest_spool(engine, state, only_new=True).ingested == (RUN,)
+
+
+def test_a_duel_of_a_running_shard_is_left_to_it(
+    engine: Engine, state: State, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its document would replace one that was put back, and the shard would report one lost that
+    was set aside."""
+    monkeypatch.setattr(disturbances, "load_environment", lambda *_: BUILT)
+    monkeypatch.setattr(disturbances, "load_site", lambda _: SimpleNamespace(kind="slurm"))
+    running = [SimpleNamespace(duel_runs=(RUN,))]
+    monkeypatch.setattr(disturbances, "list_open_shards", lambda *_: running)
+    _store_unbuilt(engine, state)
+    assert set_aside_void(state, plan) == []
+    running.clear()
+    assert set_aside_void(state, plan)
+    running.append(SimpleNamespace(duel_runs=(RUN,)))
+    assert recover_set_aside(state, plan) == restore_better_documents(state, plan) == []
+    running.clear()
+    assert restore_better_documents(state, plan) == ["mlp tiny"], "the shard did not measure it"
 
 
 def test_a_campaign_recovers_what_was_set_aside_before_it_begins(
@@ -126,10 +191,16 @@ def test_a_campaign_recovers_what_was_set_aside_before_it_begins(
     monkeypatch.setattr(pipeline, "ingest_results", pipeline.ingest_results.fn)
     monkeypatch.setattr(pipeline, "provision_environment", SimpleNamespace(map=begin))
     _store_unbuilt(engine, state)
-    assert set_aside_void(state, plan) and not read_duels(engine, CAMPAIGN)
-    with pytest.raises(Begun):
-        campaign_run.run_campaign(CAMPAIGN, str(state.root))
-    assert [each.duel_run for each in read_duels(engine, CAMPAIGN)] == [RUN]
+    path = state.spool / CAMPAIGN / f"{RUN}.json"
+    better = path.read_bytes()
+    for killed in ("before it measured again", "before it compared"):
+        assert set_aside_void(state, plan) and not read_duels(engine, CAMPAIGN)
+        if killed == "before it compared":
+            spool_document(state.spool, _make_worse())
+        with pytest.raises(Begun):
+            campaign_run.run_campaign(CAMPAIGN, str(state.root))
+        assert [each.duel_run for each in read_duels(engine, CAMPAIGN)] == [RUN]
+        assert path.read_bytes() == better
 
 
 def _wait(shares: list[float | None], limit_s: float) -> tuple[bool, list[str], list[float]]:

@@ -117,13 +117,13 @@ def test_a_void_pair_is_measured_again_and_what_counts_is_kept(
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
     (aside,) = set_aside_void(state, plan)
     assert aside.clean == {frozenset((JAX.name, OLD_JAX.name))}
-    restored = restore_better_documents(state, plan, [aside])
+    restored = restore_better_documents(state, plan)
     assert restored == ["mlp tiny"], "it was not measured again"
     assert ingest_spool(engine, state).ingested == (BUSY,)
 
     (aside,) = set_aside_void(state, plan)
     _disturb_torch(engine, state, 0.0, 0.9, 0.0)
-    restored = restore_better_documents(state, plan, [aside])
+    restored = restore_better_documents(state, plan)
     assert restored == ["mlp tiny"], "another pair counted before"
     assert ingest_spool(engine, state).ingested == (BUSY,)
     path = state.spool / CAMPAIGN / f"{BUSY}.json"
@@ -131,7 +131,7 @@ def test_a_void_pair_is_measured_again_and_what_counts_is_kept(
 
     (aside,) = set_aside_void(state, plan)
     _disturb_torch(engine, state, 0.0, 0.0, 0.0)
-    assert restore_better_documents(state, plan, [aside]) == []
+    assert restore_better_documents(state, plan) == []
     assert list_disturbed(engine, CAMPAIGN) == []
 
 
@@ -157,8 +157,11 @@ def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -
     assert (folder / "void" / f"{BUSY}.1.json").exists()
     assert ingest_spool(engine, state).ingested == ()
     assert set_aside_void(state, plan) == []
-    assert restore_better_documents(state, plan, [aside]) == []
     spool_document(state.spool, documents[1])  # measured again
+    assert ingest_spool(engine, state).ingested == (BUSY,)
+    assert restore_better_documents(state, plan) == []
+    set_aside_void(state, plan)
+    assert restore_better_documents(state, plan) == ["mlp tiny"], "it was not measured again"
     assert ingest_spool(engine, state).ingested == (BUSY,)
 
 
