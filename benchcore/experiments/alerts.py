@@ -6,6 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from benchcore.cell.document import spec_case
@@ -15,6 +16,7 @@ from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import find_case
 from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import DEFAULT_TRACK, name_case
+from benchcore.store.events import find_shift
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
@@ -215,7 +217,7 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     }
     found = {"cause": None, "search": None, "again": _measure_again(suspicion, finding)}
     if finding.culprit not in sides:
-        return {**found, "size": abs(finding.change.log_ratio or 0.0)}
+        return {**found, "size": abs(find_shift(asdict(finding)).get("log_ratio") or 0.0)}
     old, new, effect = sides[finding.culprit]
     size = abs((effect.log_ratio if effect else None) or 0.0)
     if old.version == new.version:

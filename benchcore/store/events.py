@@ -34,11 +34,14 @@ def store_finding(
     **more: Any,
 ) -> None:
     """Store the finding of a confirmation, together with `more`. A confirmed one opens an event,
-    whose `alert` waits for the outbox."""
+    whose `alert` waits for the outbox; the pages show its text."""
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         row.state = "open" if finding.verdict == "more" else finding.verdict
-        row.finding = {**dataclasses.asdict(finding), **more}
+        stored = {**dataclasses.asdict(finding), **more}
+        if alert is not None and finding.verdict == "confirmed":
+            stored["alert"] = {"text": alert["text"]}
+        row.finding = stored
         if finding.verdict == "confirmed":
             _open_event(session, row, finding.culprit, None if alert is None else dict(alert))
 
@@ -175,10 +178,19 @@ def _describe(event: EventRow, row: SuspicionRow) -> dict[str, Any]:
         "since": row.since.date().isoformat(),
         "culprit": finding.get("names", {}).get(finding.get("culprit"), finding.get("culprit")),
         "reason": finding.get("reason"),
-        **dict(zip(("ratio", "low", "high"), _ratios(finding.get("change") or {}), strict=True)),
+        **dict(zip(("ratio", "low", "high"), _ratios(find_shift(finding)), strict=True)),
         "is_baseline": event.state in BASELINES,
         "opened_at": event.opened_at.isoformat(timespec="seconds"),
     }
+
+
+def find_shift(finding: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How far the ratio moved, as log ratios: what fresh starts of old and new environments show,
+    or how far the machine is from the nights before, if it is the culprit."""
+    level: Mapping[str, Any] = finding.get("machine_level") or {}
+    if finding.get("culprit") == "infrastructure" and level.get("verdict") == "different":
+        return level
+    return finding.get("change") or {}
 
 
 def _ratios(change: Mapping[str, Any]) -> list[float | None]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
+from benchcore.store.events import find_shift
 from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
 from dashboards.frames import does_count, is_fair, newest_pair_rows
 from dashboards.site.gather import Campaign
@@ -169,7 +170,7 @@ def find_culprit(change: Mapping[str, Any]) -> str:
 
 def find_size(change: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
     """The ratio of new level to old and its interval: a confirmation's, else the history's."""
-    found = (change["finding"] or {}).get("change") or {}
+    found = find_shift(change["finding"] or {})
     if found.get("log_ratio") is None:
         return change["ratio"], change["low"], change["high"]
     ends = [None if found[name] is None else math.exp(found[name]) for name in ("low", "high")]

@@ -124,7 +124,9 @@ def measure_levels(
         first = max((each for each in shifts if each <= before), default=0)
         begin, end = since, min((each for each in shifts if each > after), default=len(logs))
         old, new = logs[first : before + 1], logs[after:end]
-    middle, changed = measure_level(old), logs[begin:end]
+    middle, changed, own = measure_level(old), logs[begin:end], 0.0
+    if nights.trigger == "bridge":  # it is taken from the nights since
+        own = series.nights[after].bridged - series.nights[before].bridged
     spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
@@ -139,12 +141,13 @@ def measure_levels(
         correlation=max(measure_correlation(old), measure_correlation(residuals)),
         since=tuple(logs[[*compared, end - 1]].tolist()),
         longest_spell=find_longest_spell(
-            logs[:since], middle, float(np.median(changed)), series.list_releases()
+            logs[:since], middle, float(np.median(changed)) + own, series.list_releases()
         ),
         changes=_list_changes(series, range(first, before + 1), range(after, end)),
         scale=series.scale,
     )
-    return replace(found_levels, known=find_known_level(logs[:since], found_levels))
+    moved = replace(found_levels, after=found_levels.after + own)
+    return replace(found_levels, known=find_known_level(logs[:since], moved))
 
 
 def _list_changes(series: Series, old: range, new: range) -> tuple[ConditionChange, ...]:

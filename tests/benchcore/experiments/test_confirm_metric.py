@@ -29,7 +29,9 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state
 from benchcore.store.database import Engine
 from benchcore.store.events import list_events
+from benchcore.store.reports.changes import list_changes
 from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
+from dashboards.site.news import describe_change
 
 NUM, SINCE = 30, 18
 
@@ -125,6 +127,9 @@ def test_a_shift_of_a_metric_is_confirmed_and_its_version_named(
     assert about in alert["text"]
     assert f"the {noun} of JAX 0.9.1 is 1.4" in alert["text"]
     assert " times that of 0.9.0 (1." in alert["text"]
+    [change] = [each for each in list_changes(engine) if each["event"]]
+    assert describe_change(change).startswith(f"{noun.capitalize()} on Matrix product")
+    assert describe_change(change) in alert["text"], "the page shows the alert's sentence"
     engine.dispose()
 
 

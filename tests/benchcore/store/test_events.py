@@ -28,6 +28,7 @@ from benchcore.store.events import (
 )
 from benchcore.store.models import DuelRun, SuspicionRow
 from benchcore.store.records import FailedCheck
+from benchcore.store.reports.changes import list_changes
 from benchcore.store.suspicions import (
     choose_suspicions,
     list_suspicions,
@@ -36,6 +37,7 @@ from benchcore.store.suspicions import (
 )
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
+from dashboards.site.news import find_size
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
@@ -198,6 +200,20 @@ def test_input_of_the_triage_is_validated(
 def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:
     store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
+
+
+def test_the_size_of_what_the_machine_moved_is_that_of_the_nights(shifted: Engine) -> None:
+    """Fresh starts of both environments show nothing then."""
+    found = replace(
+        _found(culprit="infrastructure"),
+        change=replace(MOVED, verdict="same", log_ratio=0.002, low=-0.003, high=0.007),
+        machine_level=MOVED,
+    )
+    store_finding(shifted, 1, found, names=NAMES)
+    (event,) = list_events(shifted)
+    assert (event["ratio"], event["low"]) == pytest.approx((np.exp(0.06), np.exp(0.05)))
+    (change,) = [each for each in list_changes(shifted) if each["event"]]
+    assert find_size(change)[0] == event["ratio"]
 
 
 def test_unknown_or_answered_suspicions_are_refused(shifted: Engine) -> None:

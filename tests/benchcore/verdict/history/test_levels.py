@@ -178,3 +178,18 @@ def test_two_modes_have_one_level_however_many_nights_are_at_either() -> None:
     logs[30:][np.arange(30) % 5 < 3] += 0.03
     nights = SuspectedNights(trigger="shift", before="29", since="30", after="59")
     assert measure_levels(_series(logs), nights).before == pytest.approx(0.012, abs=0.003)
+
+
+def test_a_bridged_level_is_new_although_the_series_goes_on_across_it() -> None:
+    """Its nights have what the condition moved taken from them, so they look like those before."""
+    logs = np.random.default_rng(3).normal(0, 0.005, 60)
+    nights = [
+        replace(night, bridged=0.05 if row >= 50 else 0.0)
+        for row, night in enumerate(_series(logs).nights)
+    ]
+    bridge = SuspectedNights(trigger="bridge", before="49", since="50", after="50")
+    assert measure_levels(make_series(nights), bridge).longest_spell == 0
+    logs[20:30] += 0.05  # there it was before
+    nights = [replace(night, log_ratio=float(log)) for night, log in zip(nights, logs, strict=True)]
+    found = measure_levels(make_series(nights), bridge)
+    assert (found.longest_spell, found.known) == (10, 10)
