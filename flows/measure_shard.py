@@ -18,7 +18,7 @@ from tasks.slots import measure_in_slots
 def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     """Measure one duel after the other on each of the job's GPUs, until the job is about to end. A
     later shard measures the rest. Duels that were measured before are not repeated. The first duel
-    on each GPU starts however long it may take.
+    on each GPU starts however long it may take, unless proofs took the job's time.
 
     Raises CampaignIncompleteError at the end if a duel left no result, and at once if this node
     does not see the folder that the shard was written into.
@@ -27,10 +27,13 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     opened = measurement.open_shard(campaign, shard, token, root)
     job = measurement.find_job(opened)
     # Without a proof the checks exclude its pairs; the shard continues.
-    measurement.prove_shard(opened, root=root, job=job, return_state=True)
+    proofs = measurement.list_proofs(
+        measurement.prove_shard(opened, root=root, job=job, return_state=True)
+    )
     duels = measurement.list_shard(opened, root)
-    lost, rest = measure_in_slots(duels, opened, job, root)
-    measurement.report_shard(opened, root, lost, rest)
+    returnable = measurement.list_returnable(opened, proofs, root)
+    lost, rest = measure_in_slots(duels, opened, job, root, returnable)
+    measurement.report_shard(opened, root, lost, rest, proofs)
     if lost:
         raise CampaignIncompleteError("\n".join(lost.values()))
     back = f", {len(rest)} returned, as its time was up" if rest else ""

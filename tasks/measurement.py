@@ -14,7 +14,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
 from prefect.client.schemas.objects import TaskRun
-from prefect.states import Completed
+from prefect.states import Completed, Failed
 
 from benchcore.errors import EnvironmentBuildError
 from benchcore.progress import ProgressLog
@@ -92,13 +92,28 @@ def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -
 
 
 @task(task_run_name="prove", cache_policy=NO_CACHE, tags={"measure-in-job"})
-def prove_shard(shard: Shard, *, root: str, job: OwnJob | None) -> None:
+def prove_shard(shard: Shard, *, root: str, job: OwnJob | None) -> RunState[list[str]]:
     """Prove the cases of a shard's duels on its own device, until the job is about to end. Writes
-    documents only, no database."""
+    documents only, no database. The state holds the proofs that were completed."""
     state = open_state(Path(root))
     plan = load_campaign(state, shard.campaign)
     ends_at = shards.stop_at(job.ends_at) if job else None
-    equivalence.prove_duels(plan, shard.duel_runs, state, ends_at)
+    proofs, failures = equivalence.prove_duels(plan, shard.duel_runs, state, ends_at)
+    if failures:
+        return Failed(message="\n".join(failures), data=proofs)
+    return Completed(message=f"{len(proofs)} proofs were made", data=proofs)
+
+
+def list_proofs(ended: RunState[Any]) -> list[str]:
+    """The proofs that `prove_shard` completed."""
+    proofs = ended.result(raise_on_failure=False)
+    return proofs if isinstance(proofs, list) else []
+
+
+def list_returnable(shard: Shard, proofs: list[str], root: str) -> set[str]:
+    """The duels that a shard may return although no duel ran before them: their proofs took its
+    time."""
+    return shards.list_returnable(State(Path(root)), shard, proofs)
 
 
 def open_shard(campaign: str, shard: str, token: str, root: str) -> Shard:
@@ -140,6 +155,8 @@ def ran_out_of_time(ended: RunState[Any]) -> bool:
     return isinstance(ended.result(raise_on_failure=False), OutOfTimeError)
 
 
-def report_shard(shard: Shard, root: str, lost: dict[str, str], rest: list[str]) -> None:
-    """Record why duels have no result, and which are returned unmeasured."""
-    shards.report_shard(State(Path(root)), shard, ShardReport(lost=lost, rest=rest))
+def report_shard(
+    shard: Shard, root: str, lost: dict[str, str], rest: list[str], proofs: list[str]
+) -> None:
+    """Record why duels have no result, which are returned unmeasured, and the proofs."""
+    shards.report_shard(State(Path(root)), shard, ShardReport(lost=lost, rest=rest, proofs=proofs))

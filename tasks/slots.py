@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -73,9 +73,14 @@ def open_slots(job: OwnJob | None, devices: int = 1) -> Iterator[Slots]:
 
 
 def measure_in_slots(
-    duels: dict[str, str], shard: Shard, job: OwnJob | None, root: str
+    duels: dict[str, str],
+    shard: Shard,
+    job: OwnJob | None,
+    root: str,
+    returnable: Collection[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
     """Measure a shard's duels, as many at a time as there are slots, until the job is about to end.
+    The first one in each slot starts however long it may take, unless it is `returnable`.
 
     `duels` has their titles by id. Returns why duels left no result, and those it returns.
     """
@@ -83,7 +88,7 @@ def measure_in_slots(
     order["log"] = measurement.shard_log(shard, root)
     lost, rest, waiting = dict[str, str](), list(duels), list(duels)
     with open_slots(job, shard.devices) as slots:
-        first = waiting[: slots.num]
+        first = [each for each in waiting[: slots.num] if each not in returnable]
         while waiting or slots.num_busy:
             if waiting and slots.num_busy < slots.num:
                 duel_run = waiting.pop(0)

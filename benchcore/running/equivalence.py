@@ -154,21 +154,35 @@ def prove(
 
 def prove_duels(
     plan: Plan, duel_runs: Collection[str], state: State, ends_at: float | None = None
-) -> None:
-    """Compute the proofs that some of a campaign's duels need, on this machine's device. Existing
-    documents are reused, and absent devices are skipped. Writes documents only; the process that
-    planned the campaign ingests them.
+) -> tuple[list[str], list[str]]:
+    """Compute the proofs that some of a campaign's duels need, on this machine's device, until
+    `ends_at` (seconds since the epoch). Existing documents are reused, and absent devices are
+    skipped. Writes documents only; the process that planned the campaign ingests them.
 
-    Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch).
+    Returns the names of proofs that were completed meanwhile, here or in a job that was waited for,
+    and why others were not.
     """
+    completed, failures = list[str](), list[str]()
     duels = tuple(duel for duel in plan.duels if duel.duel_run in duel_runs)
     for request in list_campaign_proofs(dataclasses.replace(plan, duels=duels), state):
         if absence_reason(request.device):
             continue  # its duels get the reason
+        _, document = _prepare(request, state, repeat=False)
+        if _is_complete(document, request.device):
+            continue
         try:
             run_proof(request, state, keep=True, ends_at=ends_at)
         except Timeout:
-            raise OutOfTimeError(f"another job is still proving {request.title}") from None
+            failures.append(f"another job is still proving {request.title}")
+            break
+        except OutOfTimeError as error:
+            failures.append(str(error))
+            break
+        except CampaignIncompleteError as error:
+            failures.append(str(error))
+        if _is_complete(document, request.device):
+            completed.append(document.stem)
+    return completed, failures
 
 
 def proof_subject(request: ProofRequest) -> ProofScope:
@@ -214,13 +228,10 @@ def run_proof(
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     CampaignIncompleteError with the end of its log if it leaves none.
     """
-    references = None if repeat else _find_references(state)
-    test_images = write_test_images(state.proofs / "test_images.npz")
-    order = _make_order(request, state, test_images, references)
-    name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
-    document, scratch = state.proofs / f"{name}.json", state.proofs / name
+    order, document = _prepare(request, state, repeat=repeat)
+    scratch = document.with_suffix("")
     patience_s = -1 if ends_at is None else max(0.0, ends_at - time.time())
-    with FileLock(state.proofs / f"{name}.lock", timeout=patience_s):
+    with FileLock(document.with_suffix(".lock"), timeout=patience_s):
         if keep and _is_complete(document, request.device):
             return document
         shutil.rmtree(scratch, ignore_errors=True)
@@ -245,6 +256,15 @@ def run_proof(
         paths[1].rename(document)
         shutil.rmtree(scratch)
     return document
+
+
+def _prepare(request: ProofRequest, state: State, *, repeat: bool) -> tuple[ProofOrder, Path]:
+    """The order of a proof, and the document that it will write."""
+    references = None if repeat else _find_references(state)
+    test_images = write_test_images(state.proofs / "test_images.npz")
+    order = _make_order(request, state, test_images, references)
+    name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
+    return order, state.proofs / f"{name}.json"
 
 
 def _is_complete(document: Path, device: str) -> bool:

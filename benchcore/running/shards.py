@@ -80,6 +80,8 @@ class ShardReport:
     lost: Mapping[str, str]
     rest: Sequence[str] = ()
     """Not started, or not finished in time: another shard will measure them."""
+    proofs: Sequence[str] = ()
+    """Those that were completed in its allocation."""
 
 
 @contextmanager
@@ -275,6 +277,19 @@ def report_shard(state: State, shard: Shard, report: ShardReport) -> None:
     path = _folder(state, shard.campaign) / shard.id / "report.json"
     path.parent.mkdir(exist_ok=True)
     write_json(path, dataclasses.asdict(report))
+
+
+def list_returnable(state: State, shard: Shard, proofs: Collection[str]) -> set[str]:
+    """On a node: the duels that this shard may return although no duel ran before them, because
+    `proofs` were completed in its allocation. A proof returns a duel once: if it is made again each
+    time, the duel is measured, or given up, like any other."""
+    folder = _folder(state, shard.campaign)
+    before = dict.fromkeys(shard.duel_runs, frozenset[str]())
+    for path in folder.glob("*.json") if proofs else ():
+        earlier = frozenset(_read_report(folder / path.stem / "report.json").get("proofs", ()))
+        for duel_run in set(_read_shard(path).duel_runs) & before.keys() if earlier else ():
+            before[duel_run] |= earlier
+    return {duel_run for duel_run, known in before.items() if set(proofs) - known}
 
 
 def close_shard(state: State, shard: Shard, reason: str) -> dict[str, str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect import flow
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError
 from flows import measure_shard
+from tasks import measurement
 
 
 class _Slots:
@@ -38,16 +41,24 @@ class _Slots:
 
 
 class _Measuring:
-    """The other steps of a shard. From `no_time_from` on there is no time for another duel."""
+    """The other steps of a shard. From `no_time_from` on there is no time for another duel. Proofs
+    took the time of those that are `returnable`."""
 
-    def __init__(self, no_time_from: str) -> None:
-        self._no_time_from = no_time_from
+    def __init__(self, no_time_from: str, returnable: str = "") -> None:
+        self._no_time_from, self._returnable = no_time_from, returnable
         self.report: tuple[list[str], list[str]] | None = None
 
     def open_shard(self, campaign: str, *_: str) -> Any:
         return SimpleNamespace(campaign=campaign, devices=1)
 
     def prove_shard(self, *_: Any, **__: Any) -> None: ...
+    def list_proofs(self, _: None) -> list[str]:
+        return ["p"]
+
+    def list_returnable(self, _: Any, proofs: list[str], __: str) -> set[str]:
+        assert proofs == ["p"]
+        return {*self._returnable}
+
     def find_job(self, _: Any) -> None: ...
     def shard_log(self, *_: Any) -> str:
         return "log"
@@ -61,12 +72,15 @@ class _Measuring:
     def ran_out_of_time(self, ended: Any) -> bool:
         return ended.message == "late"
 
-    def report_shard(self, _: Any, __: str, lost: dict[str, str], rest: list[str]) -> None:
+    def report_shard(
+        self, _: Any, __: str, lost: dict[str, str], rest: list[str], proofs: list[str]
+    ) -> None:
+        assert proofs == ["p"]
         self.report = (list(lost), rest)
 
 
 @pytest.mark.parametrize(
-    ("num", "ends", "no_time_from", "outcome"),
+    ("num", "ends", "times", "outcome"),
     [
         (1, {}, "z", ("abcd", "", "")),
         (1, {"b": "conductor"}, "z", ("abcd", "b", "")),
@@ -81,17 +95,23 @@ class _Measuring:
         (2, {"b": "late", "a": "late"}, "c", ("ab", "ba", "cd")),
         (2, {"b": "conductor", "c": "late"}, "z", ("abc", "b", "cd")),
         (5, {"d": "late"}, "a", ("abcd", "d", "")),
+        (1, {}, "a abcd", ("", "", "abcd")),  # proofs took the time
+        (1, {"a": "late"}, "z abcd", ("a", "", "abcd")),
+        (1, {"a": "conductor"}, "z abcd", ("abcd", "a", "")),
+        (2, {"b": "late"}, "a a", ("", "", "abcd")),
+        (2, {"b": "late"}, "a b", ("a", "", "bcd")),
+        (1, {"a": "late"}, "b bcd", ("a", "a", "bcd")),  # they took an earlier job's time
     ],
 )
 def test_unmeasured_duels_are_given_up_or_returned(
     monkeypatch: pytest.MonkeyPatch,
     num: int,
     ends: dict[str, str],
-    no_time_from: str,
+    times: str,
     outcome: tuple[str, str, str],
 ) -> None:
     begun, lost, rest = outcome
-    slots, measuring = _Slots(num, ends), _Measuring(no_time_from)
+    slots, measuring = _Slots(num, ends), _Measuring(*times.split())
     monkeypatch.setattr(measure_shard, "measurement", measuring)
     monkeypatch.setattr("tasks.slots.measurement", measuring)
     monkeypatch.setattr("tasks.slots.open_slots", lambda job, devices: nullcontext(slots))
@@ -104,3 +124,25 @@ def test_unmeasured_duels_are_given_up_or_returned(
         assert back in str(result.message)
     assert "".join(slots.begun) == begun
     assert measuring.report == (list(lost), list(rest))
+
+
+@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.parametrize("failures", [[], ["another job is still proving mlp"]])
+def test_completed_proofs_are_known_although_another_failed(
+    monkeypatch: pytest.MonkeyPatch, failures: list[str], tmp_path: Path
+) -> None:
+    shard: Any = SimpleNamespace(campaign="night", duel_runs=("a",))
+    monkeypatch.setattr(measurement, "load_campaign", lambda *_: None)
+    monkeypatch.setattr(measurement.equivalence, "prove_duels", lambda *_: (["p"], failures))
+
+    @flow(name="proves")
+    def prove() -> list[str]:
+        ended = measurement.prove_shard(shard, root=str(tmp_path), job=None, return_state=True)
+        assert ended.is_completed() is not bool(failures)
+        return measurement.list_proofs(ended)
+
+    assert prove() == ["p"]
+
+
+def test_a_proof_task_that_breaks_completed_nothing() -> None:
+    assert measurement.list_proofs(Failed(data=OSError("no space left"))) == []

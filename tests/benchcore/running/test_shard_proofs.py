@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import equivalence
-from benchcore.running.duel_process import OutOfTimeError
 from benchcore.state import State, open_state
 
 PAIR = (JAX_NEWEST, TORCH_EAGER)
@@ -132,8 +132,9 @@ def test_a_proof_that_would_outlive_its_allocation_is_stopped(
     monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "here"})
     monkeypatch.setattr(equivalence.subprocess, "Popen", prove_for_ever)
     before = time.time()
-    with pytest.raises(OutOfTimeError, match="the proof would not have ended"):
-        equivalence.prove_duels(plan, (plan.duels[0].duel_run,), state, before + 1)
+    duels = [duel.duel_run for duel in plan.duels]
+    completed, (failure,) = equivalence.prove_duels(plan, duels, state, before + 1)
+    assert not completed and "the proof would not have ended" in failure
     assert 1 <= time.time() - before < 60
     assert not list(state.proofs.glob("*.json"))
 
@@ -143,9 +144,53 @@ def test_waiting_for_a_proof_by_another_job_is_limited(
 ) -> None:
     mlp = plan.duels[0].duel_run
     equivalence.prove_duels(plan, (mlp,), state)
-    (lock,) = state.proofs.glob("*.lock")
-    with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
-        equivalence.prove_duels(plan, (mlp,), state, time.time() + 0.2)
+    (lock,), (document,) = state.proofs.glob("*.lock"), state.proofs.glob("*.json")
+    with FileLock(lock):
+        assert equivalence.prove_duels(plan, (mlp,), state, time.time() + 0.2) == ([], [])
+        document.unlink()
+        completed, (failure,) = equivalence.prove_duels(plan, (mlp,), state, time.time() + 0.2)
+    assert not completed and "still proving mlp in fp32" in failure
+
+
+def test_a_proof_that_another_job_completes_took_the_time_of_this_one_too(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp = plan.duels[0].duel_run
+    equivalence.prove_duels(plan, (mlp,), state)
+    (lock,), (document,) = state.proofs.glob("*.lock"), state.proofs.glob("*.json")
+    content = document.read_bytes()
+    document.unlink()
+    with ThreadPoolExecutor(1) as this_job:
+        with FileLock(lock):
+            waiting = this_job.submit(equivalence.prove_duels, plan, (mlp,), state, _in_a_minute())
+            with pytest.raises(TimeoutError):
+                waiting.result(0.3)
+            document.write_bytes(content)
+        assert waiting.result(30) == ([document.stem], [])
+    assert proven == ["mlp"]
+
+
+def _in_a_minute() -> float:
+    return time.time() + 60
+
+
+@pytest.mark.parametrize("status", ["oom", "ok"])
+def test_a_proof_that_fails_does_not_stop_the_next_one(
+    status: str, plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_proof(command: list[str], *_: Any) -> int:
+        if json.loads(Path(command[-3]).read_text())["workload"] == "mlp" and status == "ok":
+            return 1
+        document = {"device": {"fingerprint": "here"}, "contenders": [{"status": status}]}
+        Path(command[-2]).write_text(json.dumps(document))
+        return 0
+
+    monkeypatch.setattr(equivalence, "_run", start_proof)
+    monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "here"})
+    duels = [duel.duel_run for duel in plan.duels]
+    completed, failures = equivalence.prove_duels(plan, duels, state)
+    assert len(list(state.proofs.glob("*.json"))) == (1 if status == "ok" else 2)
+    assert len(completed) == len(failures) == (1 if status == "ok" else 0)
 
 
 def test_nothing_is_proven_on_a_device_that_is_not_here(

@@ -26,6 +26,7 @@ from benchcore.running.shards import (
     close_shard,
     cut_shards,
     has_time,
+    list_returnable,
     load_shard,
     lock_campaign,
     report_shard,
@@ -119,6 +120,27 @@ def test_returned_duels_of_a_shard_are_sent_again(state: State, plan: Plan) -> N
     assert lost == {reported: "it ended"}
     (second,) = cut_shards(plan, state, short, lost)
     assert second.duel_runs == (back,)
+
+
+def test_a_proof_returns_each_duel_once(state: State, plan: Plan) -> None:
+    """One that is made again in each allocation must not return its duels forever."""
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    duels = {duel.duel_run for duel in plan.duels}
+    first, second = ["one"], ["one", "other"]
+    for proofs, returnable in ((first, duels), (first, set()), (second, duels), (second, set())):
+        (shard,) = cut_shards(plan, state, short, ())
+        assert list_returnable(state, shard, []) == set()
+        assert list_returnable(state, shard, proofs) == returnable
+        report_shard(state, shard, ShardReport(lost={}, rest=shard.duel_runs, proofs=proofs))
+        assert close_shard(state, shard, "it ended") == {}
+
+
+def test_a_proof_returns_duels_of_other_shards_too(state: State, plan: Plan) -> None:
+    first, *others = cut_shards(plan, state, {}, ())
+    report_shard(state, first, ShardReport(lost={}, rest=first.duel_runs, proofs=["one"]))
+    assert others
+    for shard in others:  # it was waited for there, or the device is another one
+        assert list_returnable(state, shard, ["one"]) == {*shard.duel_runs}
 
 
 def test_a_duel_starts_only_if_it_can_end_in_time(state: State, plan: Plan) -> None:
