@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.protocol import name_part
+
+LONGEST_WAIT_S = 2 * 3600.0
+"""For a lock of the state folder: what is done under one takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -120,3 +127,25 @@ def open_state(root: Path) -> State:
             "another with --state or DEADHEAT_STATE"
         ) from error
     return state
+
+
+@contextmanager
+def hold_lock(path: Path, *, shared_by_threads: bool = False) -> Iterator[None]:
+    """Hold a lock's file while the body runs: other processes wait for it.
+
+    Raises UserError if another one holds it for LONGEST_WAIT_S seconds, as one that is stopped
+    does: a night must end.
+    """
+    lock = FileLock(path, timeout=LONGEST_WAIT_S, is_singleton=shared_by_threads)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"wanted the lock {str(path)!r}, but another process has held it for "
+            f"{LONGEST_WAIT_S:g} s; end that process (`fuser {path}` shows its number), and rerun "
+            "the same command"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from filelock import FileLock
-
 from benchcore.demo.write import read_mark
 from benchcore.names import name_arm, name_case_in_words
 from benchcore.running.retention import DATA_DOCS, Removal, remove
-from benchcore.state import State
+from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import measure_calibration
@@ -61,7 +59,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
     """
     engine = open_database(state.database_url)
     state.site.mkdir(parents=True, exist_ok=True)
-    with FileLock(state.site / ".publish.lock"):
+    with hold_lock(state.site / ".publish.lock"):
         files = SiteFiles(state.site)
         catalog = _read_catalog(files)
         names = [campaign]
@@ -92,7 +90,7 @@ def refresh_pages(state: State) -> None:
     site."""
     if not state.site.exists():
         return
-    with FileLock(state.site / ".publish.lock"):
+    with hold_lock(state.site / ".publish.lock"):
         files = SiteFiles(state.site)
         if (catalog := _read_catalog(files)) is not None:
             _finish(files, catalog, state, open_database(state.database_url))
@@ -261,7 +259,7 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
     if before is not None:
         replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
         return
-    with FileLock(state.site / ".publish.lock"):
+    with hold_lock(state.site / ".publish.lock"):
         files = SiteFiles(state.site)
         catalog = _read_catalog(files) or _new_catalog()
         drop_night(files, catalog, campaign)

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
 from benchcore.errors import UserError
-from benchcore.state import State
+from benchcore.state import State, hold_lock
 from benchcore.store import packs
 from benchcore.store.database import (
     Engine,
@@ -57,7 +55,7 @@ def rebuild_database(
         with _opened(state.database_url) as engine:
             empty_but_locks(engine)
             return _fill(engine, state, report, locks, kept=None)
-    with FileLock(f"{path}.rebuild.lock"):
+    with hold_lock(Path(f"{path}.rebuild.lock")):
         new = path.with_name(f"{path.name}.new")
         _remove(new)
         old = path.with_name(f"{path.name}.old") if path.exists() else None

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock
 from packaging.version import Version
 
 from benchcore.environments.interpreters import Interpreter
 from benchcore.environments.version_index import VersionIndex
 from benchcore.errors import UserError
 from benchcore.protocol import write_json
-from benchcore.state import State
+from benchcore.state import State, hold_lock
 
 COMPANIONS: Mapping[str, tuple[str, ...]] = {
     "jax": ("jaxlib", "flax", "optax"),
@@ -201,7 +200,7 @@ def _write_seen(document: dict[str, Any], seen: Sequence[WatchedRelease]) -> Non
 def _locked(state: State) -> Iterator[dict[str, Any]]:
     """The file's content, for one process at a time; written back if nothing was raised."""
     path = state.root / "releases.json"
-    with FileLock(f"{path}.lock"):
+    with hold_lock(Path(f"{path}.lock")):
         document = _read(path)
         yield document
         write_json(path, document)

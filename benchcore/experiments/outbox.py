@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from filelock import FileLock
 
 from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.experiments.alerts import list_changed
 from benchcore.protocol import write_json
-from benchcore.state import State
+from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine
 from benchcore.store.events import list_unsent, record_sent
 
@@ -117,7 +116,7 @@ def send_waiting(state: State) -> list[str]:
     addresses = find_addresses()
     waiting, sent = _folders(state)
     refused = list[str]()
-    with FileLock(waiting.parent / ".lock"):
+    with hold_lock(waiting.parent / ".lock"):
         for path in sorted(waiting.glob("*.json"), key=lambda each: each.stat().st_mtime_ns):
             reasons = _send_file(path, addresses)
             if not reasons:
@@ -254,7 +253,7 @@ def set_picture(state: State, key: str, picture: Path) -> None:
     """Add a picture to an alert that waits."""
     waiting = _folders(state)[0]
     path = waiting / _name_file(key)
-    with FileLock(waiting.parent / ".lock"):  # who has accepted it is in the same file
+    with hold_lock(waiting.parent / ".lock"):  # who has accepted it is in the same file
         if path.exists():
             alert = json.loads(path.read_text(encoding="utf-8"))
             write_json(path, {**alert, "picture": str(picture)})

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from filelock import FileLock
+from benchcore.state import hold_lock
 
 _PACKAGE = Path(__file__).parent.parent
 _INSIDE = ("__init__.py", "json_types.py", "program.py", "protocol.py", "cell", "workloads")
@@ -42,7 +42,7 @@ def take_snapshot(folder: Path) -> Path:
     target = folder / wanted
     if _is_snapshot(target, wanted):
         return target
-    with FileLock(folder / ".lock"):
+    with hold_lock(folder / ".lock"):
         if not _is_snapshot(target, wanted):
             part = _copy_inside(folder)
             if target.exists():

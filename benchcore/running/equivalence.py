@@ -8,7 +8,8 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import combinations
@@ -35,7 +36,7 @@ from benchcore.protocol import (
     encode,
     write_json,
 )
-from benchcore.running.device_lock import hold_device
+from benchcore.running.device_lock import LONGEST_WAIT_S, hold_device
 from benchcore.running.duel_process import OutOfTimeError, end_in_time
 from benchcore.running.duels import load_environment
 from benchcore.running.heartbeat import StuckProcessError, follow_progress
@@ -172,9 +173,6 @@ def prove_duels(
             continue
         try:
             run_proof(request, state, keep=True, ends_at=ends_at)
-        except Timeout:
-            failures.append(f"another job is still proving {request.title}")
-            break
         except OutOfTimeError as error:
             failures.append(str(error))
             break
@@ -230,8 +228,7 @@ def run_proof(
     """
     order, document = _prepare(request, state, repeat=repeat)
     scratch = document.with_suffix("")
-    patience_s = -1 if ends_at is None else max(0.0, ends_at - time.time())
-    with FileLock(document.with_suffix(".lock"), timeout=patience_s):
+    with _hold_proof(document, request.title, ends_at):
         if keep and _is_complete(document, request.device):
             return document
         shutil.rmtree(scratch, ignore_errors=True)
@@ -256,6 +253,20 @@ def run_proof(
         paths[1].rename(document)
         shutil.rmtree(scratch)
     return document
+
+
+@contextmanager
+def _hold_proof(document: Path, title: str, ends_at: float | None) -> Iterator[None]:
+    patience_s = LONGEST_WAIT_S if ends_at is None else max(0.0, ends_at - time.time())
+    lock = FileLock(document.with_suffix(".lock"), timeout=patience_s)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise OutOfTimeError(f"another process is still proving {title}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _prepare(request: ProofRequest, state: State, *, repeat: bool) -> tuple[ProofOrder, Path]:

@@ -13,7 +13,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from filelock import FileLock
 from sqlalchemy import (
     Connection,
     Engine,
@@ -32,6 +31,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from benchcore.errors import DamagedFileError, UserError
+from benchcore.state import hold_lock
 from benchcore.store.models import Base
 
 # `Engine` is for modules that hold one but may not import SQLAlchemy.
@@ -73,7 +73,7 @@ def open_database(url: str, *, made_up: bool = False) -> Engine:
         event.listen(engine, "connect", _skip_waiting)
     # Switching a new file to WAL fails at once while another connection has it open, whatever the
     # busy timeout, so the first process does it alone.
-    with FileLock(f"{engine.url.database}.lock"):
+    with hold_lock(Path(f"{engine.url.database}.lock")):
         _bring_up_to_date(engine)
     return engine
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from filelock import FileLock
 from sqlalchemy import Engine, Insert, func, insert, select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded, list_unwatched
 from benchcore.errors import DamagedFileError
-from benchcore.state import State
+from benchcore.state import State, hold_lock
 from benchcore.store import packs
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document, was_of_this_schema
@@ -70,7 +69,7 @@ def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> Ing
     `only_new` skips a pack if the database has as many duel runs of its campaign, and does not
     read their rows: then a night's ingest takes no longer as nights are added and packed.
     """
-    with FileLock(state.spool / ".ingest.lock", is_singleton=True):
+    with hold_lock(state.spool / ".ingest.lock", shared_by_threads=True):
         return _ingest_spool(engine, state, only_new=only_new)
 
 

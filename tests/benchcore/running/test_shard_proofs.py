@@ -21,6 +21,7 @@ from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import equivalence
+from benchcore.running.duel_process import OutOfTimeError
 from benchcore.state import State, open_state
 
 PAIR = (JAX_NEWEST, TORCH_EAGER)
@@ -168,6 +169,18 @@ def test_a_proof_that_another_job_completes_took_the_time_of_this_one_too(
             document.write_bytes(content)
         assert waiting.result(30) == ([document.stem], [])
     assert proven == ["mlp"]
+
+
+def test_a_campaign_waits_for_a_proof_by_another_process_no_longer_than_a_night(
+    plan: Plan, state: State, proven: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on this machine, where no allocation ends: that process may be stopped."""
+    equivalence.prove_duels(plan, (plan.duels[0].duel_run,), state)
+    (lock,) = state.proofs.glob("*.lock")
+    monkeypatch.setattr(equivalence, "LONGEST_WAIT_S", 0.1)
+    request = equivalence.list_campaign_proofs(plan, state)[0]
+    with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
+        equivalence.run_proof(request, state)
 
 
 def _in_a_minute() -> float:
