@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 
 from benchcore.planning.matrix import save_plan
@@ -22,6 +22,8 @@ from flows.server import services
 _LOOK_S = 0.2
 _OUTAGE_S = 12.0
 _MANY = 50
+_BETWEEN_S = (3.0, 15.0)
+"""Between faults that strike several of many shards."""
 
 
 def _find(trial: Trial) -> OwnSlurm:
@@ -99,11 +101,11 @@ def _reach_limit(trial: Trial) -> None:
 def _lose_node(trial: Trial) -> None:
     """Slurm gives a node up, whose jobs know nothing of it; it comes back later."""
     _, node = _find_job(trial)
-    restart = _find(trial).kill_daemon("slurmd", node)
-    trial.until_rerun.callback(restart)
-    _give(trial, "scontrol", "update", f"nodename={node}", "state=down", "reason=chaos")
-    with suppress(MissedError):
-        trial.sleep(_OUTAGE_S)
+    with ExitStack() as outage:
+        outage.callback(_find(trial).kill_daemon("slurmd", node))
+        _give(trial, "scontrol", "update", f"nodename={node}", "state=down", "reason=chaos")
+        with suppress(MissedError):
+            trial.sleep(_OUTAGE_S)
 
 
 def _restart(program: str) -> Callable[[Trial], None]:
@@ -156,10 +158,25 @@ def _signal_night(number: signal.Signals) -> Callable[[Trial], None]:
 def _plan_many(trial: Trial) -> None:
     """Each duel is a shard."""
     plan = draft_chaos(SITE, num=_MANY)
-    trial.limit_s *= 3
+    trial.limit_s *= 6
     for path in (campaign_folder(trial.state, CAMPAIGN) / "plan.json", trial.folder / "plan.json"):
         path.unlink()
         save_plan(plan, path)
+
+
+def _strike_some(trial: Trial) -> None:
+    """One after the other, jobs are killed, preempted, lost with their node, cut off and cancelled,
+    in a random order. A shard may be struck again."""
+    strikes = [
+        _command("scancel", "--signal=KILL", "--full"),
+        _command("scancel"),
+        *(_preempt, _lose_node, _reach_limit),
+    ]
+    trial.random.shuffle(strikes)
+    for strike in strikes:
+        with suppress(MissedError):  # that job has just ended
+            strike(trial)
+        trial.sleep(trial.random.uniform(*_BETWEEN_S))
 
 
 def _fault(
@@ -193,5 +210,5 @@ SLURM_FAULTS = (
     _fault("campaign: SIGINT", _signal_night(signal.SIGINT)),
     _fault("campaign: SIGTERM", _signal_night(signal.SIGTERM)),
     _fault("server refuses for a while", fail("refused"), use_proxy),
-    _fault("50 shards", prepare=_plan_many, slow=True),
+    _fault("50 shards, some killed, preempted or lost", _strike_some, _plan_many, slow=True),
 )

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from command_line import run_here
@@ -20,6 +21,7 @@ from command_line import run_here
 from flows.chaos import processes
 from flows.chaos.fault import do_nothing
 from flows.chaos.night import CAMPAIGN
+from flows.chaos.own_slurm import RefusedError
 from flows.chaos.proxy import Proxy
 from flows.chaos.runner import FAULTS, Template, make_template, run_trials, tabulate
 from flows.chaos.trial import (
@@ -215,3 +217,39 @@ def test_a_database_that_is_not_there_yet_cannot_be_damaged(tmp_path: Path) -> N
         ):
             with pytest.raises(MissedError, match="no database yet"):
                 fault.inject(trial)
+
+
+class _Cluster:
+    """A job runs on one of its nodes; the first command comes too late for it."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+
+    def list_jobs(self, *_: str) -> list[tuple[str, str]]:
+        return [("7", "gpu1")]
+
+    def run(self, *command: str) -> str:
+        self.given.append(" ".join(command))
+        if len(self.given) == 1:
+            raise RefusedError
+        return ""
+
+    def kill_daemon(self, *words: str) -> Callable[[], None]:
+        self.given.append("kill " + " ".join(words))
+        return lambda: self.given.append("start " + " ".join(words))
+
+
+def test_many_shards_are_struck_in_every_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a job ends before it is struck; a node comes back before the command ends."""
+    (fault,) = [each for each in FAULTS if each.name.startswith("Slurm: 50 shards")]
+    cluster: Any = _Cluster()
+    trial = Trial(tmp_path, "slurm", random.Random(2), 1.0, slurm=cluster)
+    monkeypatch.setattr(trial, "sleep", lambda _: None)
+    monkeypatch.setattr(trial, "wait_for", lambda look, _: look())
+    fault.inject(trial)
+    urgent = ("sbatch", "scancel --signal=KILL", "scancel 7", "scontrol update jobid=7 EndTime=")
+    lost = ("kill slurmd gpu1", "scontrol update nodename=gpu1 state=down", "start slurmd gpu1")
+    for command in (*urgent, *lost):
+        assert any(each.startswith(command) for each in cluster.given), cluster.given
