@@ -28,7 +28,7 @@ from benchcore.verdict.samples import Judgement, swap_sides
 
 _MOST_NAMED = 5
 _MANY = 2.0
-"""From here on a slow-down is written as a factor, not in percent."""
+"""From here on a change of speed is written as a factor, not in percent."""
 PAYLOAD = (
     *("cause", "culprit", "series", "metric", "change", "size", "moved"),
     *("differences", "conditions", "dashboard", "again", "search"),
@@ -73,7 +73,7 @@ def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
     """` One framework takes more than 2 times as long in 3 of 34 pairs of single operations.
     Entered the list since earlier versions: Operations, batch 512, fp32, FFT, medium size: PyTorch
     compiled takes 3 times as long as JAX.`, from `ReleaseVerdict.operations`; "" without any.
-    Operations that no earlier version was measured for are counted separately."""
+    Pairs that were not measured with an earlier version are counted separately."""
     if not rows:
         return ""
     listed = [each for each in rows if measure_slowness(each).is_listed]
@@ -82,7 +82,7 @@ def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
     moves = list_moves(rows)
     for words, kinds in (
         ("Entered the list since earlier versions", _ENTERED),
-        ("Left it", ("left",)),
+        ("Left the list", ("left",)),
     ):
         named = [each["text"] for each in moves if each["move"] in kinds]
         if named:
@@ -90,11 +90,15 @@ def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
             text += f"; and {len(named) - _MOST_NAMED} more." if len(named) > _MOST_NAMED else "."
     num_before = sum(each["earlier"] is not None for each in rows)
     if not num_before:
-        return f"{text} None was measured with earlier versions."
+        return f"{text} No pair was measured with earlier versions."
     if not any(each["move"] != "new" for each in moves):
-        text += f" None entered or left it, of {num_before} measured with earlier versions."
+        text += (
+            f" No pair entered or left the list, of {num_before} measured with earlier versions."
+        )
     first = sum(each["move"] == "new" for each in moves)
-    return text + (f" Not measured with them: {first} of those on the list." if first else "")
+    return text + (
+        f" On the list, but not measured with earlier versions: {first}." if first else ""
+    )
 
 
 _ENTERED = ("entered", "turned")
@@ -125,8 +129,9 @@ def name_release(framework: str, new: str, old: str) -> str:
 
 
 def describe_factors(row: Mapping[str, Any]) -> str:
-    """`MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %)`; of another metric `the
-    compile time of MLP, inference, batch 1, fp32 (JAX) is 1.4 times as high (1.3 to 1.5)`."""
+    """`MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %)`: it takes 1.24 times as
+    long; 24 % faster: it is 1.24 times as fast. Of another metric `the compile time of MLP,
+    inference, batch 1, fp32 (JAX) is 1.4 times as high (1.3 to 1.5)`."""
     arm = str(row["a_arm"])
     words = _name_case(row["workload"], row["case_name"], row["track"])
     case = f"{words} ({name_arm(arm.partition('-')[0], arm)})"
@@ -137,9 +142,12 @@ def describe_factors(row: Mapping[str, Any]) -> str:
         )
     if factor >= _MANY:
         return f"{case} takes {factor:.3g} times as long ({low:.3g} to {high:.3g})"
+    if 1 / factor >= _MANY:
+        return f"{case} is {1 / factor:.3g} times as fast ({1 / high:.3g} to {1 / low:.3g})"
     sign, direction = (1, "slower") if factor > 1 else (-1, "faster")
-    ends = sorted((_percent(math.log(each), sign) for each in (low, high)), key=float)
-    return f"{case} is {_percent(math.log(factor), sign)} % {direction} ({ends[0]} to {ends[1]} %)"
+    middle, *ends = (_percent(sign * math.log(each)) for each in (factor, low, high))
+    ends.sort(key=float)
+    return f"{case} is {middle} % {direction} ({ends[0]} to {ends[1]} %)"
 
 
 def list_changed(rows: Iterable[Mapping[str, Any]]) -> list[str]:

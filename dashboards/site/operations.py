@@ -107,8 +107,8 @@ def _moves_section(known: Sequence[Answer]) -> Block:
     num_before = sum(row["earlier"] is not None for row in known)
     text = "No operation was measured with earlier versions yet."
     if num_before:
-        text = f"Measured with earlier versions, too: {num_before} of {len(known)} pairs."
-        text += "" if rows else " None entered or left the list."
+        text = f"{num_before} of {len(known)} pairs were also measured with earlier versions."
+        text += "" if rows else " No pair entered or left the list."
     table = blocks.table("moved", "Each pair against its last one of other versions.", _MOVED, rows)
     return blocks.section("Since earlier versions", [blocks.text(text), table], id="moved")
 

@@ -176,14 +176,14 @@ def test_the_alert_names_the_operations_that_entered_or_left_the_list() -> None:
     )
     assert "softmax, medium size: JAX takes 4 times as long as PyTorch compiled. Left " in text
     assert text.endswith(
-        " Left it: Operations, batch 512, fp32, sort, medium size: PyTorch compiled takes "
-        "1.5 times as long as JAX. Not measured with them: 1 of those on the list."
+        " Left the list: Operations, batch 512, fp32, sort, medium size: PyTorch compiled takes "
+        "1.5 times as long as JAX. On the list, but not measured with earlier versions: 1."
     )
     assert [each["move"] for each in list_moves(rows)] == ["entered", "turned", "left", "new"]
     same = describe_operations([rows[3], _moved("fft_medium", 1.0, 1.5)])
-    assert same.endswith(" None entered or left it, of 2 measured with earlier versions.")
+    assert same.endswith(" No pair entered or left the list, of 2 measured with earlier versions.")
     first = describe_operations([rows[4]])
-    assert first.endswith(" None was measured with earlier versions.")
+    assert first.endswith(" No pair was measured with earlier versions.")
     assert describe_operations([]) == ""
     many = describe_operations([_moved("fft_medium", 3.0, 1.5)] * 7)
     assert many.count("takes 3 times") == 5 and many.endswith("; and 2 more.")

@@ -139,7 +139,7 @@ def test_the_page_says_as_of_which_versions_and_what_entered_or_left() -> None:
         "sum rows": "listed; not measured with earlier versions",
     }
     assert len(moves) == 4
-    assert text["parts"] == ["Measured with earlier versions, too: 5 of 7 pairs."]
+    assert text["parts"] == ["5 of 7 pairs were also measured with earlier versions."]
     fft = next(row for case, row in moves.items() if "FFT" in case)
     assert fft["before"] == (
         "PyTorch takes 1.50x (1.47 to 1.53) as long, with JAX 0.11.0 and PyTorch 2.15.0 "
@@ -155,7 +155,7 @@ def test_without_earlier_versions_nothing_is_said_to_have_changed() -> None:
         ([_answer("fft_medium", 1.5)], "No operation was measured with earlier versions yet."),
         (
             [_answer("fft_medium", 1.5, earlier=_earlier(1.5))],
-            "earlier versions, too: 1 of 1 pairs. None entered or left the list.",
+            "also measured with earlier versions. No pair entered or left the list.",
         ),
     ):
         page = str(operations_page(answers))
