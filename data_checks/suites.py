@@ -174,7 +174,7 @@ def list_suites() -> Iterator[_Suite]:
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
     physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
     yield "physics", contender_rows, [_between("limit_share", 0, LIMIT_SHARE, *physics)]
-    unknown = "whether a step is possible is unknown: no ceiling was measured, or they are void"
+    unknown = "its step can't be compared with ceilings: none was measured, or they are void"
     judged = _one_of("unjudged", [""], "physics judged", "{unjudged}", unknown)
     yield "judged physics", unjudged_rows, [judged]
     yield "starts", start_rows, [*_list_of_starts()]
@@ -213,8 +213,8 @@ def list_suites() -> Iterator[_Suite]:
     yield "proofs", proof_rows, [*_list_of_proofs()]
     right = ("not wrong on purpose", "{name} is wrong on purpose: {wrong}")
     yield "deliberate", deliberate_rows, [_one_of("wrong", [""], *right)]
-    learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
-    learnt += f"{{apart_z:.1f}} standard errors from each other, at most {LIMIT_Z}"
+    learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are classified "
+    learnt += f"correctly: a difference of {{apart_z:.1f}} standard errors, above {LIMIT_Z}"
     yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "same accuracy", learnt)]
 
 
@@ -306,7 +306,7 @@ def _list_of_starts() -> Iterator[Expectation]:
         0,
         sys.float_info.max,
         "positive finite time",
-        "start {start_index} took {median_step_ns!r} ns per step",
+        "start {start_index} reports {median_step_ns!r} ns per step",
         strict_min=True,
     )
     yield _between(
@@ -323,7 +323,7 @@ def _list_of_starts() -> Iterator[Expectation]:
             1,
             None,
             f"{counter} above zero",
-            f"start {{start_index}} counted {{{counter}}} bytes; a missing counter is null",
+            f"start {{start_index}} reports {{{counter}}} bytes; a missing counter must be null",
         )
     yield _present(
         "inputs_sha256",
@@ -339,7 +339,7 @@ def _list_of_equivalence() -> Iterator[Expectation]:
         "agrees",
         [True],
         "agrees",
-        "{quantity!r} differs: {max_relative!r} against {tolerance!r}",
+        "{quantity!r} differs by {max_relative!r} (tolerance {tolerance!r})",
     )
     yield _present("max_relative", "compared", "{quantity!r} could not be compared")
     yield _between(
@@ -392,7 +392,7 @@ def _list_of_proofs() -> Iterator[Expectation]:
             f"{of}_bound",
             f"{of}_error",
             f"{of} within bound",
-            f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
+            f"{{quantity!r}}: error {{{of}_error!r}} is above its bound {{{of}_bound!r}}",
             row_condition=Column("passed") == True,  # noqa: E712 - a row condition
             ignore_row_if="neither",
         )

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import typer
 from docutils.nodes import Node
+from great_expectations.expectations.row_conditions import ComparisonCondition
 from pydantic import BaseModel
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -75,17 +76,28 @@ def write_terms() -> str:
 
 
 def write_checks() -> str:
-    """Every expectation, by what it is checked of, with the reason that a failed row gets."""
-    lines = ["| of | check | reason of a failure | only where | effect |", "|---|---|---|---|---|"]
+    """Every expectation with the rows that it checks, and the reason that a failed row gets."""
+    lines = [
+        "| rows | check | reason of a failure | applies where | effect |",
+        "|---|---|---|---|---|",
+    ]
     for name, _, expectations in list_suites():
         for each in expectations:
             meaning = each.meta.get("meaning", each.meta["reason"])
             meaning = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", meaning)
-            where = str(getattr(each, "row_condition", None) or "")
+            where = _format_condition(getattr(each, "row_condition", None))
             effect = "warning" if each.severity == "warning" else "does not count"
             cells = (name, each.meta["name"], meaning, where, effect)
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines)
+
+
+def _format_condition(condition: ComparisonCondition | None) -> str:
+    """'`status` is ok'; "" without a condition."""
+    if condition is None:
+        return ""
+    verb = {"==": "is", "!=": "is not"}[condition.operator]
+    return f"`{condition.column.name}` {verb} {condition.parameter}"
 
 
 def _write_table(model: type[BaseModel]) -> str:

@@ -11,7 +11,7 @@ from dashboards.defects_page import render_study, study_chart, write_headline
 _NUMBERS = {"speedup": 2.0, "low": 1.9, "high": 2.1, "num_starts": 3}
 _MOVE = {"moved": 1.6, "moved_low": 1.5, "moved_high": 1.7}
 _NOTHING = dict.fromkeys((*_NUMBERS, *_MOVE))
-_CAUGHT = [{"guard": "numerics", "reason": "'logits' differs: 0.3 against 1e-05"}]
+_CAUGHT = [{"guard": "numerics", "reason": "'logits' differs by 0.3 (tolerance 1e-05)"}]
 
 
 def _make_study(**changes: Any) -> dict[str, Any]:

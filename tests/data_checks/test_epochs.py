@@ -61,7 +61,9 @@ def test_accuracies_further_apart_than_chance_void_the_pair(
     found = [mark.reason for mark in report.failed_checks if mark.expectation == "same accuracy"]
     assert bool(found) is marked
     if marked:
-        assert found[0].startswith("400 and 500 of 1000 validation images are right, 4.5 standard")
+        assert found[0].startswith(
+            "400 and 500 of 1000 validation images are classified correctly: "
+        )
 
 
 def test_epochs_are_printed_as_text(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ WRONG = {
                 "jax-0.9",
                 None,
                 "process_peak_bytes above zero",
-                "start 1 counted 0.0 bytes; a missing counter is null",
+                "start 1 reports 0.0 bytes; a missing counter must be null",
             )
         },
     ),
@@ -178,7 +178,7 @@ WRONG = {
                 "jax-0.9",
                 None,
                 "allocator_peak_bytes above zero",
-                "start 1 counted 0.0 bytes; a missing counter is null",
+                "start 1 reports 0.0 bytes; a missing counter must be null",
             )
         },
     ),
@@ -236,7 +236,7 @@ WRONG = {
     ),
     "a pair that does not agree": (
         lambda d: d["equivalence"][0].update(agrees=False, max_relative=1.23456e-7),
-        {("jax-0.9", "torch-2.10", "agrees", "'loss' differs: 1.235e-07 against 1e-05")},
+        {("jax-0.9", "torch-2.10", "agrees", "'loss' differs by 1.235e-07 (tolerance 1e-05)")},
     ),
     "a pair that only says that it agrees": (
         lambda d: d["equivalence"][0].update(max_relative=0.5),
@@ -346,7 +346,7 @@ def test_an_impossible_time_fails_its_check(value: float, state: State) -> None:
     frames.starts.loc[2, "median_step_ns"] = value
     report = run_checks(frames)
     assert found(report) == {
-        ("jax-0.9", None, "positive finite time", f"start 2 took {value!r} ns per step")
+        ("jax-0.9", None, "positive finite time", f"start 2 reports {value!r} ns per step")
     }
     engine.dispose()
 
