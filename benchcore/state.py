@@ -13,8 +13,9 @@ from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.protocol import name_part
 
-LONGEST_WAIT_S = 2 * 3600.0
-"""For a lock of the state folder: what is done under one takes minutes."""
+LONGEST_WAIT_S = 1.5 * 3600.0
+"""For a lock of the state folder: what is done under one takes minutes. It ends before a task does,
+so that the lock is named."""
 
 
 @dataclass(frozen=True)

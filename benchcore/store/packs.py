@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from struct import Struct
 from zipfile import ZIP_LZMA, BadZipFile, ZipFile
 
 from benchcore.errors import DamagedFileError
 from benchcore.protocol import name_part
+from benchcore.state import hold_lock
 
 NAME = "documents.zip"
 """Beside the documents in the campaign's folder of the spool. `unzip` and Python can open it."""
@@ -23,7 +24,18 @@ def pack(folder: Path) -> int:
 
     Interrupted, it leaves the documents, or documents and pack, which another call puts right.
     """
-    unpack(folder)
+    with _hold(folder):
+        return _pack(folder)
+
+
+def _hold(folder: Path) -> AbstractContextManager[None]:
+    """One process at a time packs or unpacks: else one that unpacks could remove the new pack of
+    another one instead of that which it has read."""
+    return hold_lock(folder.parent / ".packs.lock")
+
+
+def _pack(folder: Path) -> int:
+    _unpack(folder)
     documents = sorted(folder.glob("*.json"))
     if not documents:
         return 0
@@ -48,10 +60,14 @@ def unpack(folder: Path) -> None:
 
     Several processes may do so at once. Raises DamagedFileError for a pack that can't be read.
     """
+    if (folder / NAME).exists():
+        with _hold(folder):
+            _unpack(folder)
+
+
+def _unpack(folder: Path) -> None:
     path = folder / NAME
-    if not path.exists():
-        return
-    with suppress(FileNotFoundError):  # another process was faster
+    with suppress(FileNotFoundError):  # there is none, or another process was faster
         try:
             with ZipFile(path) as packed:
                 for name in packed.namelist():

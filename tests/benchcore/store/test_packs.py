@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from zipfile import ZipFile
 
 import pytest
@@ -130,3 +132,29 @@ def test_a_damaged_pack_is_reported_and_a_different_one_removes_nothing(
     (rejection,) = ingest_spool(engine, state).rejected
     assert rejection.path.parent == state.rejected and "backup" in rejection.reason
     assert ingest_spool(engine, state).rejected == ()  # one night fails, not every one
+
+
+def test_two_processes_that_pack_and_unpack_lose_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the one that unpacks removes the other's new pack, with all documents."""
+    before = _read(folder)
+    packs.pack(folder)
+    write, written, packed = packs._write, list[Path](), Event()
+
+    def pause(path: Path, content: bytes) -> None:
+        write(path, content)
+        written.append(path)
+        if len(written) == len(IDS):
+            started.set()
+            packed.wait(0.5)
+
+    started = Event()
+    monkeypatch.setattr(packs, "_write", pause)
+    with ThreadPoolExecutor(2) as processes:
+        unpacking = processes.submit(packs.unpack, folder)
+        assert started.wait(30)
+        processes.submit(packs.pack, folder).add_done_callback(lambda _: packed.set())
+    unpacking.result()
+    packs.unpack(folder)
+    assert _read(folder) == before
