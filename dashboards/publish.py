@@ -15,7 +15,7 @@ from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
-from benchcore.store.reports.calibration import measure_calibration
+from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.formatting import format_ns, is_missing
@@ -208,7 +208,9 @@ def _finish(
     older = len(list_campaigns(engine)) - len(catalog["campaigns"])
     write_parquet(state.site)
     files.write("pages/runs", runs_page(catalog, older, list_section(state.site)))
-    files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
+    calibration = measure_calibration(engine, files.read("calibration"))
+    files.write("calibration", {name: calibration[name] for name in JUDGED})
+    files.write("pages/health", health_page(state, catalog, calibration))
     newest = files.read(f"campaigns/{nights[-1]['name']}") if nights else None
     write_machine_files(state.site, catalog, changes, newest)
     files.flush()

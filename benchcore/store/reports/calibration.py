@@ -3,6 +3,7 @@ series."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from sqlalchemy import Engine, Row, and_, func, select
 from sqlalchemy.orm import Session
 
+from benchcore.protocol import METHOD
 from benchcore.store.duels import read_starts
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import (
@@ -49,22 +51,48 @@ _MOST_STARTS = 1000
 _MOST_RUNS = 20_000
 """Duel runs from which the smallest visible change of each series is taken."""
 _OF_DUEL = ("id", "seed", "workload", "case_name", "device_fingerprint")
+JUDGED = ("judged_from", "rates", "runs", "unfinished", "lost")
+_Newest = Mapping[str, Row[Any]]
+"""The newest starts, each by its duel run's id."""
 
 
-def measure_calibration(engine: Engine) -> dict[str, Any]:
+def measure_calibration(engine: Engine, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Rates with their intervals, each run's outcome, the smallest effect that a confirmation
     detects in each series, and the starts that don't count, with the reason. Rates are those of the
-    newest `_MOST_STARTS` starts."""
-    runs, unfinished, lost = read_runs(engine)
+    newest `_MOST_STARTS` starts. What `JUDGED` names of an earlier answer is used again while no
+    newer start is stored."""
+    newest = _list_newest(engine)
+    judged_from = _identify(newest)
+    if earlier is None or earlier["judged_from"] != judged_from:
+        earlier = {"judged_from": judged_from, **_judge(engine, newest)}
+    return {
+        **{name: earlier[name] for name in JUDGED},
+        "smallest": [*_list_smallest(engine)],
+        "fewest_runs": FEWEST_RUNS,
+        "fewest_freedom": FEWEST_FREEDOM,
+    }
+
+
+def _list_newest(engine: Engine) -> _Newest:
+    columns = [getattr(DuelRun, name) for name in _OF_DUEL]
+    query = select(*columns).where(IS_CALIBRATION_RUN).order_by(DuelRun.started_at.desc())
+    with Session(engine) as session:
+        return {each.id: each for each in session.execute(query.limit(_MOST_STARTS))}
+
+
+def _identify(newest: _Newest) -> str:
+    """The starts, and the method by which they are judged."""
+    return hashlib.sha256("\n".join([str(METHOD), *newest]).encode()).hexdigest()
+
+
+def _judge(engine: Engine, newest: _Newest) -> dict[str, Any]:
+    runs, unfinished, lost = _read_runs(engine, newest)
     outcomes = [judge_run(each) for each in runs]
     return {
         "rates": [_describe_rate(name, rate) for name, rate in compute_rates(outcomes).items()],
         "runs": [_describe(each) for each in outcomes],
         "unfinished": unfinished,
         "lost": lost,
-        "smallest": [*_list_smallest(engine)],
-        "fewest_runs": FEWEST_RUNS,
-        "fewest_freedom": FEWEST_FREEDOM,
     }
 
 
@@ -100,12 +128,12 @@ def _describe_outcome(outcome: CalibrationOutcome) -> str:
     return "found" if outcome.right else "found, with another culprit"
 
 
-def read_runs(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
+def _read_runs(engine: Engine, newest: _Newest) -> tuple[list[CalibrationRun], int, list[str]]:
     """The runs that can be judged, oldest first; how many still have too few starts; and why starts
     don't count. A run with missing starts is judged once a later one has begun."""
     of_run = defaultdict[CalibrationRun, list[Start]](list)
     lost = list[str]()
-    for each, why_lost in _read_starts(engine):
+    for each, why_lost in _read_starts(engine, newest):
         if why_lost is not None:
             lost.append(why_lost)
         else:
@@ -121,12 +149,9 @@ def read_runs(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
     return runs, unfinished, lost
 
 
-def _read_starts(engine: Engine) -> list[tuple[CalibrationRun, str | None]]:
+def _read_starts(engine: Engine, duels: _Newest) -> list[tuple[CalibrationRun, str | None]]:
     """Each start as a run of one start, and why it does not count."""
-    columns = [getattr(DuelRun, name) for name in _OF_DUEL]
-    query = select(*columns).where(IS_CALIBRATION_RUN).order_by(DuelRun.started_at.desc())
     with Session(engine) as session:
-        duels = {each.id: each for each in session.execute(query.limit(_MOST_STARTS))}
         slowdowns = _read_slowdowns(session, duels)
     records = read_starts(engine, duels)
     return [_read_start(each, duels[each.duel_run], slowdowns[each.duel_run]) for each in records]

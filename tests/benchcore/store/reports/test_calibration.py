@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,6 +64,25 @@ def _rates(engine: Engine) -> dict[str, tuple[int, int]]:
     return {
         row["rate"]: (row["hits"], row["total"]) for row in measure_calibration(engine)["rates"]
     }
+
+
+def test_runs_are_judged_again_once_another_start_is_stored(
+    state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_history(engine, state, _write_run(0, {}))
+    # As a dashboard remembers it.
+    first = json.loads(json.dumps(measure_calibration(engine)))
+    assert first["judged_from"] and first["runs"]
+    with monkeypatch.context() as patched:
+        patched.delattr("benchcore.store.reports.calibration.judge_run")
+        assert measure_calibration(engine, first) == first
+        patched.setattr("benchcore.store.reports.calibration.METHOD", 0)
+        with pytest.raises(NameError):
+            measure_calibration(engine, first)
+    store_history(engine, state, _write_run(1, {"b_new": 0.06}))
+    again = measure_calibration(engine, first)
+    assert again == measure_calibration(engine)
+    assert len(again["runs"]) == 2
 
 
 def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engine) -> None:
