@@ -205,7 +205,8 @@ def write_shift(
 ) -> dict[str, Any]:
     """The `text` and the `details` of a confirmed shift; they are stored until they are sent.
 
-    Shifts of one `cause` become one message, in which the one of the largest `size` comes first.
+    Shifts of one `group`, a release or a machine, become one message, in which the one of the
+    largest `size` comes first.
     """
     details = {
         name: outcome[name]
@@ -213,7 +214,10 @@ def write_shift(
     }
     details |= {"differences": outcome["candidates"], "moved": outcome["moved"]}
     details |= {"dashboard": None, **_name_cause(suspicion, finding)}  # `outbox` knows the event
-    return {"text": describe_shift(suspicion, finding), "details": details}
+    group = details["cause"]
+    if finding.culprit == "infrastructure":
+        group = f"The infrastructure of {suspicion.device_model}"
+    return {"text": describe_shift(suspicion, finding), "details": details, "group": group}
 
 
 def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:

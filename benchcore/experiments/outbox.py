@@ -36,6 +36,9 @@ _SECTIONS = {
 _MOST_LISTED = 6
 _MOST_ROWS = 10
 _MOST_SENTENCES = 5
+_MOST_NUMBERS = 20
+"""Events in the name of an alert's file: names have 255 characters at most. An event is in one
+alert, so the first of them would do."""
 
 
 class AlertFailedError(Exception):
@@ -199,13 +202,13 @@ def _show(value: object) -> str:
 
 
 def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
-    """Queue the alerts of events, one per cause, the largest shift first: a release that changed
-    ten cases is one message. Returns the new ones: `key`, `text` and details."""
+    """Queue the alerts of events, one per cause, the largest shift first: a release or a machine
+    that changed ten cases is one message. Returns the new ones: `key`, `text` and details."""
     unsent, queued = list_unsent(engine), _list_queued(state)
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}
     for event, alert in unsent.items():
         if event not in queued:  # else a process died before it recorded that
-            cause = alert["details"].get("cause") or f"event {event}"
+            cause = alert.get("group") or alert["details"].get("cause") or f"event {event}"
             groups.setdefault(cause, {})[event] = alert
     found = [_join(cause, of_one, state) for cause, of_one in groups.items()]
     for each in sorted(found, key=lambda each: -each["size"]):
@@ -226,9 +229,9 @@ def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]], state: State) -> 
         text = f"{cause} changed {len(events)} series. {text}"
     if len(events) > _MOST_SENTENCES:
         text += f" And {len(events) - _MOST_SENTENCES} more."
-    numbers = "-".join(map(str, sorted(events)))
+    numbers = "-".join(map(str, sorted(events)[:_MOST_NUMBERS]))
     return {
-        "key": f"event-{numbers}",
+        "key": f"event-{numbers}" + ("-and-more" if len(events) > _MOST_NUMBERS else ""),
         "text": text,
         **first["details"],
         "dashboard": state.link(f"events.html#event-{events[0]}"),

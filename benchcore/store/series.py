@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, Row, and_, false, func, or_, select, true
@@ -60,6 +60,10 @@ CaseOnDevice = tuple[str, str, str, str]
 """Workload, case, track and device fingerprint."""
 _OF_DUEL = (*_OF_CASE, "checkpoint")
 KEY_COLUMNS = tuple(each.name for each in fields(SeriesKey))
+_MOST_AHEAD = 4
+"""Nights, or days with a duel run, that a wrong clock may have dated ahead of the others."""
+_GAP = timedelta(days=14)
+"""Nights that are dated after such a gap may be of a wrong clock."""
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
 
@@ -86,10 +90,10 @@ def read_series(
         condition = and_(*IN_SERIES, *_match(only), _match_nights(cases, since))
         amounts = read_amounts(session, wanted, condition)
         others = _read_controls(session, condition)
-        found = list(_read_pairs(session, condition))
-    conditions = read_conditions(engine, runs=sorted({pair.id for pair in found}))
+        rows = list(_read_pairs(session, condition))
+    conditions = read_conditions(engine, runs=sorted({pair.id for pair in rows}))
     of_keys = defaultdict[SeriesKey, list[_MeasuredPair]](list)
-    for pair in found:
+    for pair in rows:
         key = _key_of(pair)
         controls = others.get((pair.id, pair.a_arm, pair.b_arm), ())
         measured = _MeasuredPair(
@@ -100,7 +104,8 @@ def read_series(
         )
         of_keys[key].append(measured)
     series: list[Series] = []
-    for of_step_time, pairs in of_keys.items():
+    for of_step_time, found in of_keys.items():
+        pairs = _leave_out_ahead(found)
         for metric in wanted:
             key = replace(of_step_time, metric=metric.key)
             if nights := [*_list_nights(key, metric, pairs, amounts)]:
@@ -124,10 +129,29 @@ def list_cases(engine: Engine, campaign: str | None = None) -> list[CaseOnDevice
 
 
 def find_newest_day(engine: Engine) -> int:
-    """The day of the newest duel run, as `Night.number` has it; 0 = there is none."""
+    """The day from which history counts back, as `Night.number` has it: of the newest duel runs,
+    less those of a clock that may have been wrong; 0 = there is none."""
     with Session(engine) as session:
-        newest = session.scalar(select(func.max(DuelRun.started_at)))
+        newest = _find_newest(session)
     return newest.date().toordinal() if newest is not None else 0
+
+
+def _find_newest(session: Session) -> datetime | None:
+    """The newest start; if only a few days follow a gap, the newest one before it."""
+    newest = session.scalar(select(func.max(DuelRun.started_at)))
+    day = newest
+    for _ in range(_MOST_AHEAD if day is not None else 0):
+        assert day is not None
+        begin = datetime.combine(day, time.min, day.tzinfo)
+        before = session.scalar(
+            select(func.max(DuelRun.started_at)).where(DuelRun.started_at < begin)
+        )
+        if before is None:
+            break
+        if day - before > _GAP:
+            newest = before
+        day = before
+    return newest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +163,20 @@ class _MeasuredPair:
     sides: tuple[Mapping[str, float | None], Mapping[str, float | None]]
     conditions: Conditions
     controls: Sequence[_Pair]
+
+
+def _leave_out_ahead(pairs: Sequence[_MeasuredPair]) -> Sequence[_MeasuredPair]:
+    """The pairs in the order of time, less the last few if a wrong clock dated them: they follow a
+    gap, and are in the future or were ingested before the night ahead of the gap. Else they would
+    be the last night for as long, and their environments the newest ones."""
+    ordered = sorted(pairs, key=lambda each: (each.pair.started_at, each.pair.id))
+    for count in range(min(_MOST_AHEAD, len(ordered) - 1), 0, -1):
+        before, ahead = ordered[-count - 1].pair, [each.pair for each in ordered[-count:]]
+        was_first = all(each.ingested_at < before.ingested_at for each in ahead)
+        is_future = ahead[0].started_at > datetime.now(UTC) + _GAP
+        if (was_first or is_future) and ahead[0].started_at - before.started_at > _GAP:
+            return ordered[:-count]
+    return ordered
 
 
 def _list_nights(
@@ -210,10 +248,10 @@ def _match_nights(
 
 
 def _find_first(session: Session, days: int | None) -> datetime | None:
-    """So many days before the newest duel run; None = all nights."""
+    """So many days before the newest day (`find_newest_day`); None = all nights."""
     if days is None:
         return None
-    newest = session.scalar(select(func.max(DuelRun.started_at)))
+    newest = _find_newest(session)
     return None if newest is None else newest - timedelta(days=days)
 
 
@@ -234,7 +272,7 @@ def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Ro
     return session.execute(query)
 
 
-_DUEL_COLUMNS = ("id", "started_at", *_OF_DUEL)
+_DUEL_COLUMNS = ("id", "started_at", "ingested_at", *_OF_DUEL)
 _PAIR_COLUMNS = (
     *("a", "b", "kind", "a_arm", "b_arm", "a_version", "b_version", "b_role", "log_ratio"),
 )

@@ -91,22 +91,35 @@ def _take(
 
 
 def list_explained(known: Iterable[StoredSuspicion]) -> list[tuple[int, int]]:
-    """The days that confirmed suspicions compared, for `suspect`."""
+    """The days that confirmed suspicions compared, for `suspect`. Of a drift only the last one: it
+    explains no single release between them, but later drift is measured from there."""
+    confirmed = [(each, each.compared) for each in known if each.state == "confirmed"]
     return [
-        each.compared
-        for each in known
-        if each.state == "confirmed" and each.compared and each.trigger != "drift"
+        (days[1], days[1]) if each.trigger == "drift" else days for each, days in confirmed if days
     ]
 
 
 def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
-    if _has_later_release(found, known):
+    if _has_later_release(found, known) or _goes_on(found, known):
         return False
     later = known.number - found.since.number
     if found.trigger == "version" and 0 <= later <= SAME_SHIFT_NIGHTS:
         return True  # these starts compared both environments, whichever way the nights went
     same_way = (found.ratio > 1) == (known.ratio > 1)
-    return same_way and abs(later) <= SAME_SHIFT_NIGHTS
+    return same_way and (abs(later) <= SAME_SHIFT_NIGHTS or _was_compared(found, known))
+
+
+def _was_compared(found: Suspicion, known: StoredSuspicion) -> bool:
+    """Whether it began between the nights that a confirmed one compared: nights that were ingested
+    later place a change of a gap within it."""
+    if (
+        known.state != "confirmed"
+        or known.compared is None
+        or "drift" in (known.trigger, found.trigger)
+    ):
+        return False
+    before, after = known.compared
+    return before < found.since.number <= after
 
 
 def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
@@ -114,6 +127,12 @@ def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
     same_way = (found.ratio > 1) == (known.ratio > 1)
     is_later = known.number >= found.since.number
     return found.trigger == "drift" and known.state == "confirmed" and same_way and is_later
+
+
+def _goes_on(found: Suspicion, known: StoredSuspicion) -> bool:
+    """Whether it is a drift from the level that a confirmed change led to."""
+    since = known.compared[1] if known.state == "confirmed" and known.compared else None
+    return found.trigger == "drift" and since is not None and found.since.number >= since
 
 
 def _has_later_release(found: Suspicion, known: StoredSuspicion) -> bool:

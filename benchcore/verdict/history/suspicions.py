@@ -65,7 +65,8 @@ def suspect(
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_series`, if already known.
     `explained` are the days that confirmed suspicions compared, before and after: a release
-    between them is not suspected again.
+    between them is not suspected again. Drift is only suspected since the last of them, and without
+    another suspicion since then.
     """
     found = found or detect_series(series)
     lasting = len(series.nights) - LASTING_NIGHTS
@@ -102,8 +103,9 @@ def suspect(
         suspicions = [
             each for each in suspicions if each.since.number > baseline + SAME_SHIFT_NIGHTS
         ]
-    if not suspicions:
-        suspicions = _suspect_drift(series, baseline, explained)
+    confirmed = max((after for _, after in explained), default=0)
+    if all(each.since.number <= confirmed + SAME_SHIFT_NIGHTS for each in suspicions):
+        suspicions += _suspect_drift(series, baseline, explained)
     suspicions += _suspect_bridges(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
     suspicions = [_add_conditions(series, each, conditions) for each in suspicions]

@@ -208,6 +208,30 @@ def test_a_release_is_one_message_with_its_largest_shift_first(
     assert sorted(waiting) == ["event-1-2-4.json", "event-3.json"]
 
 
+def test_a_release_that_changed_hundreds_of_series_is_one_message_too(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Its file has a name that a file system accepts."""
+    recorded = list[int]()
+    alerts = [_event("a", 1.1) for _ in range(300)]
+    [release] = queue(alerts, recorded)
+    assert (len(release["events"]), len(recorded)) == (300, 300)
+    assert release["key"].endswith("-19-20-and-more")
+    assert "And 295 more." in release["text"]
+    assert queue(alerts, []) == []
+
+
+def test_all_that_a_machine_changed_in_one_confirmation_is_one_message(
+    queue: Callable[..., list[dict[str, Any]]],
+) -> None:
+    here, there = ({"group": f"The infrastructure of {name}"} for name in ("A", "B"))
+    alerts = [_event(case, ratio, None) for case, ratio in (("a", 1.1), ("b", 1.5), ("c", 1.2))]
+    first, second = queue([alerts[0] | here, alerts[1] | here, alerts[2] | there], [])
+    assert (first["events"], second["events"]) == ([2, 1], [3])
+    assert first["text"].startswith("The infrastructure of A changed 2 series. Event 2: b is 1.5 ")
+    assert second["text"] == "Event 3: c is 1.2 times as slow."
+
+
 def test_what_a_killed_process_queued_is_not_queued_again(
     state: State, queue: Callable[..., list[dict[str, Any]]]
 ) -> None:

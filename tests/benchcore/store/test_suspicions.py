@@ -18,7 +18,7 @@ from benchcore.store.database import Engine, begin_writing
 from benchcore.store.duels import list_open_environments
 from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.changes import list_changes
-from benchcore.store.series import read_series
+from benchcore.store.series import find_newest_day, read_series
 from benchcore.store.suspicions import (
     choose_suspicions,
     list_suspicions,
@@ -137,6 +137,26 @@ def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     store_history(engine, state, documents[19:])
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["passed"]
+
+
+@pytest.mark.parametrize("days", [60, 1100])
+def test_a_night_that_a_wrong_clock_dated_years_ahead_hides_no_later_night(
+    state: State, engine: Engine, days: int
+) -> None:
+    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
+    allocation = documents[12]["allocation"]
+    for name in ("started_at", "ended_at"):
+        at = datetime.fromisoformat(allocation[name]) + timedelta(days=days)
+        allocation[name] = at.isoformat()
+    for number, document in enumerate(documents):
+        document["campaign"] = f"night-{number:02d}"
+        store_history(engine, state, [document])
+        refresh_suspicions(engine)
+    (series,) = read_series(engine)
+    assert [night.duel_run for night in series.nights[11:13]] == [f"{11:016x}", f"{13:016x}"]
+    (found,) = list_suspicions(engine)
+    assert (found["state"], found["since_run"]) == ("open", f"{16:016x}")
+    assert find_newest_day(engine) == series.nights[-1].number
 
 
 def _make_elsewhere(logs: Sequence[float], first: int = 0) -> list[dict[str, Any]]:

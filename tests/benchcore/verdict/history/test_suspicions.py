@@ -10,8 +10,8 @@ import pytest
 from tiny_series import KEY, make_night
 
 from benchcore.errors import UserError
-from benchcore.verdict.history.detect import Detection
-from benchcore.verdict.history.matching import StoredSuspicion, reconcile
+from benchcore.verdict.history.detect import Detection, Shift
+from benchcore.verdict.history.matching import StoredSuspicion, list_explained, reconcile
 from benchcore.verdict.history.series import Series, make_series
 from benchcore.verdict.history.suspicions import Suspicion, suspect
 from benchcore.verdict.history.thresholds import SeriesScale
@@ -271,6 +271,51 @@ def test_a_confirmed_shift_explains_a_drift_since_before_it() -> None:
     assert _updates(_suspicion(10, trigger="drift"), confirmed) == []
     assert _updates(_suspicion(10, ratio=0.95, trigger="drift"), confirmed) == [(None, True)]
     assert _updates(_suspicion(40, trigger="drift"), confirmed) == [(None, True)]
+
+
+def test_nights_that_fill_a_gap_later_do_not_confirm_its_change_again() -> None:
+    """The first nights after the gap showed it; the others place it within the gap."""
+    days = (make_night(19, 0).number, make_night(42, 0).number)
+    confirmed = replace(_known(40, "confirmed"), compared=days)
+    for number in (20, 30, 42):
+        assert _updates(_suspicion(number), confirmed) == []
+    assert _updates(_suspicion(30, ratio=0.95), confirmed) == [(None, True)]
+    assert _updates(_suspicion(19), confirmed) == [(None, True)]
+    refuted = replace(confirmed, state="refuted")
+    assert _updates(_suspicion(30), refuted) == [(None, True)]
+
+
+def test_a_drift_that_goes_on_after_a_confirmed_one_is_another_suspicion() -> None:
+    """Its event has the size that was measured then."""
+    days = (make_night(0, 0).number, make_night(50, 0).number)
+    confirmed = replace(_known(0, "confirmed", "drift"), compared=days)
+    assert list_explained([confirmed]) == [(days[1], days[1])]
+    assert _updates(_suspicion(0, trigger="drift"), confirmed) == []
+    logs = _creep(120, 0.08)
+    (found,) = suspect(_series(logs), explained=list_explained([confirmed]))
+    assert (found.trigger, found.since.number) == ("drift", days[1])
+    assert found.reason.endswith("since the last confirmed change")
+    changes = reconcile([found], [confirmed])
+    assert [each.known for each in changes] == [None]
+
+
+def test_a_drift_after_a_confirmed_shift_is_suspected_although_history_shows_the_shift() -> None:
+    logs = _noise(160) + 0.05 * (np.arange(160) >= 40)
+    logs += np.interp(np.arange(160), [60, 159], [0, 0.06])
+    shift = _shown(40)
+    (before,) = suspect(_series(logs), found=shift)
+    assert before.trigger == "shift"
+    days = (make_night(37, 0).number, make_night(42, 0).number)
+    confirmed = replace(_known(40, "confirmed"), compared=days)
+    found = suspect(_series(logs), found=shift, explained=list_explained([confirmed]))
+    assert [each.trigger for each in found] == ["shift", "drift"]
+    assert found[1].since.number == days[1]
+    assert [each.known for each in reconcile(found, [confirmed])] == [None]
+
+
+def _shown(index: int) -> Detection:
+    shift = Shift(index=index, before=1.0, after=1.05, ratio=1.05, low=1.04, high=1.06)
+    return Detection(shifts=(shift,))
 
 
 @pytest.mark.parametrize(("answered", "again"), [(2, 3), (4, 5), (8, 10), (20, 25)])
