@@ -50,7 +50,8 @@ class ConfirmContender:
 
 
 def choose_contenders(suspicion: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
-    """Both sides in their old and new environments, and the first one again as control."""
+    """Both sides in their old and new environments and settings, and the first one again as
+    control."""
     compared = (suspicion.a_old, suspicion.a_new, suspicion.b_old, suspicion.b_new)
     keys = {each.environment_key for each in compared}
     found = [each for each in list_environments(state) if each.key in keys]
@@ -60,7 +61,7 @@ def choose_contenders(suspicion: SuspicionRecord, state: State) -> tuple[Confirm
         ("a_old", "a_new", suspicion.a_old, suspicion.a_new),
         ("b_old", "b_new", suspicion.b_old, suspicion.b_new),
     ):
-        if old.environment_key == new.environment_key:
+        if (old.environment_key, old.settings) == (new.environment_key, new.settings):
             cells.append(((before, after), new))
         else:
             cells += [((before,), old), ((after,), new)]

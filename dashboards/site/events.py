@@ -13,6 +13,7 @@ from benchcore.experiments.pairs import BisectTarget
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT
+from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import format_changes, format_count
@@ -53,7 +54,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
         _section("waiting", "Suspicions: not measured again yet", waiting, now),
         _section("answered", "Suspicions that were not confirmed", answered, now),
         _section("gone", "Suspicions of series that are not measured any more", gone, now),
-        blocks.section("Details", [_describe(each) for each in events], id="evidence")
+        blocks.section("Details", [_describe(each, changes) for each in events], id="evidence")
         if events
         else None,
         blocks.text(
@@ -120,7 +121,7 @@ def _section(id: str, title: str, changes: Sequence[Change], now: datetime) -> B
     if not ordered:
         return None
     caption = "The size is the new level of the ratio over the old one."
-    more = (column("reason", "Reason"),) if id == "gone" else ()
+    more = () if id == "waiting" else (column("reason", "Reason"),)
     return blocks.section(title, [_table(id, caption, ordered, now, more)], id=id)
 
 
@@ -204,7 +205,7 @@ def _state(change: Change) -> blocks.Cell:
     return blocks.badge(state, "bad" if is_open(change) else "same")
 
 
-def _describe(change: Change) -> Block:
+def _describe(change: Change, changes: Sequence[Change]) -> Block:
     """What a person needs to decide about an event, and how to measure it again."""
     event, finding = change["event"], change["finding"] or {}
     conditions = describe_changes(change["conditions"])
@@ -215,6 +216,7 @@ def _describe(change: Change) -> Block:
         ("Device", change["case"]["device_model"]),
         ("Next states", ", ".join(NEXT[event["state"]]).replace("_", " ")),
     ]
+    pairs += [("Later in this series", each) for each in _list_later(change, changes)]
     campaigns = [blocks.link(each, f"{each}/index.html") for each in finding.get("campaigns", [])]
     pairs += [("Measured again in", each) for each in campaigns]
     before, after = (f"duel.html#run={change[run]}" for run in ("before_run", "after_run"))
@@ -236,6 +238,23 @@ def _describe(change: Change) -> Block:
         _history(event),
     ]
     return blocks.details(title, listed, id=_anchor(change))
+
+
+def _list_later(change: Change, changes: Sequence[Change]) -> list[str]:
+    """What its series did since, oldest first: further events, and returns to a known level. A
+    change that was undone stays an event, and people close it."""
+    later = [
+        each for each in changes if each["key"] == change["key"] and each["since"] > change["since"]
+    ]
+    found: list[str] = []
+    for each in sorted(later, key=lambda each: each["since"]):
+        level = (each["finding"] or {}).get("machine_level") or {}
+        if not each["event"] and KNOWN_LEVEL not in str(level.get("reason")):
+            continue
+        size, _ = format_changes(*find_size(each))
+        words = f"{each['since']:%Y-%m-%d}: {size}, {_name(each)}"
+        found.append(words if each["event"] else f"{words}, {level['reason']}")
+    return found
 
 
 def list_commands(change: Change) -> str:

@@ -16,6 +16,8 @@ from benchcore.verdict.samples import ALPHA, Judgement, Verdict, t_quantile, t_t
 PROBES = ("gemm", "copy")
 """Cells of a start besides its contenders: nanoseconds of a matrix product and of a copy in memory,
 per round."""
+KNOWN_LEVEL = "at a level where it already was"
+"""Begins the reason of a return."""
 PROBE_BOUND = 0.1
 """Contenders of a start share its machine, so a common slow-down cancels in their ratio. Beyond
 this bound the machine counts as changed."""
@@ -179,7 +181,7 @@ def judge_machine_level(
     elif clears and (moved * left < 0 or abs(left) <= least):
         reason = "these starts do not show it"
     elif clears and history.known:
-        verdict, reason = "same", f"at a level where it already was for {history.known} nights"
+        verdict, reason = "same", f"{KNOWN_LEVEL} for {history.known} nights"
     elif clears and history.num_after <= _LONGER * history.longest_spell:
         reason = f"a spell of {history.longest_spell} nights there ended before"
     elif clears:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from typing import Any
@@ -191,6 +192,9 @@ def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
     )
     written = describe_shift(suspicion, finding)
     assert ": PyTorch 2.15.0 is 5 % slower than in its old environment." in written
+    b_new = dataclasses.replace(suspicion.b_new, settings={"compile": "default"})
+    written = describe_shift(dataclasses.replace(suspicion, b_new=b_new), finding)
+    assert ": PyTorch 2.15.0 is 5 % slower than with its old settings." in written
 
 
 def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> None:

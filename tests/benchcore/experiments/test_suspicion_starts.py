@@ -151,6 +151,19 @@ def test_a_side_that_did_not_change_runs_once_and_the_control_is_the_old_one(sta
     assert names == ["jax-jit-0.9", "jax-jit-0.10", "torch-eager-2", "jax-jit-0.9.twin2"]
 
 
+def test_a_side_whose_settings_changed_runs_with_both(state: State) -> None:
+    """In one environment: without its old settings the machine would be blamed."""
+    new = replace(TORCH_SIDE, settings={"compile": "default"})
+    suspicion = _suspicion(a_new=OLD, b_new=new)
+    contenders = choose_contenders(suspicion, state)
+    cells = [each.cells for each in contenders]
+    assert cells == [("a_old", "a_new"), ("b_old",), ("b_new",), ("control",)]
+    planned = _plan(suspicion, contenders).duels[0].contenders
+    assert [each.settings["compile"] for each in planned] == ["jit", "none", "default", "jit"]
+    assert len({each.name for each in planned}) == 4
+    assert len({each.release for each in planned}) == 2
+
+
 def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -> None:
     contenders = choose_contenders(_suspicion(), state)
     first, second = _plan(_suspicion(), contenders), _plan(_suspicion(), contenders, range(3, 5))

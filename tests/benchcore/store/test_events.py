@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -36,7 +37,9 @@ from benchcore.store.suspicions import (
     refresh_suspicions,
 )
 from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.samples import Judgement
+from dashboards.site.events import events_page
 from dashboards.site.news import find_size
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
@@ -214,6 +217,27 @@ def test_the_size_of_what_the_machine_moved_is_that_of_the_nights(shifted: Engin
     assert (event["ratio"], event["low"]) == pytest.approx((np.exp(0.06), np.exp(0.05)))
     (change,) = [each for each in list_changes(shifted) if each["event"]]
     assert find_size(change)[0] == event["ratio"]
+
+
+def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
+    """A machine that is as before is no event of its own."""
+    store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
+    same = replace(MOVED, verdict="same", log_ratio=None, low=None, high=None)
+    known = f"{KNOWN_LEVEL} for 40 nights"
+    with Session(shifted) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        kept = {name: getattr(first, name) for name in names} | {"state": "open", "finding": None}
+        for days, ratio in ((4, 0.94), (2, 0.97), (-1, 0.9)):
+            row = {"since": first.since + timedelta(days=days), "ratio": ratio}
+            session.add(SuspicionRow(**{**kept, **row}))
+    for number, reason in ((2, known), (3, "as it was before"), (4, known)):
+        level = replace(same, reason=reason)
+        found = replace(_found("refuted", "neither"), change=same, machine_level=level)
+        store_finding(shifted, number, found, names=NAMES)
+    page = json.dumps(events_page(list_changes(shifted), datetime(2026, 3, 1, tzinfo=UTC)))
+    assert page.count("Later in this series") == 1
+    assert "2026-01-15: \\u22126.0 %, suspicion 2, at a level where it already was for 40" in page
 
 
 def test_unknown_or_answered_suspicions_are_refused(shifted: Engine) -> None:
