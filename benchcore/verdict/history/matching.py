@@ -79,12 +79,14 @@ def _take(
     found: Suspicion,
     is_same: Callable[[Suspicion, StoredSuspicion], bool],
 ) -> StoredSuspicion | None:
-    """Take the nearest of these, of equally near ones the newest, out of the list."""
-    same = min(
-        (one for one in left if is_same(found, one)),
-        key=lambda one: (abs(one.number - found.since.number), -one.id),
-        default=None,
-    )
+    """Take the nearest of these, of equally near ones the newest, out of the list. A drift that
+    begins at a shift is only taken if no other is left."""
+
+    def rank(one: StoredSuspicion) -> tuple[bool, int, int]:
+        is_other = (one.trigger == "drift") != (found.trigger == "drift")
+        return is_other, abs(one.number - found.since.number), -one.id
+
+    same = min((one for one in left if is_same(found, one)), key=rank, default=None)
     if same is not None:
         left.remove(same)
     return same

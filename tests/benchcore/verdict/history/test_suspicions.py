@@ -311,6 +311,10 @@ def test_a_drift_after_a_confirmed_shift_is_suspected_although_history_shows_the
     assert [each.trigger for each in found] == ["shift", "drift"]
     assert found[1].since.number == days[1]
     assert [each.known for each in reconcile(found, [confirmed])] == [None]
+    drift = replace(_known(40, "unknown", "drift"), id=8, answered=make_night(158, 0).number)
+    today = make_night(159, 0).number
+    for shown in (found, found[:1]):  # the shift is the confirmed one, whatever the drift is
+        assert reconcile(shown, [confirmed, drift], today) == []
 
 
 def _shown(index: int) -> Detection:
