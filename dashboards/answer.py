@@ -82,7 +82,7 @@ def format_scope(found: Mapping[str, Any]) -> str:
     if found["num_starts"] == 0:
         return "nothing: no start gave a ratio"
     if found["scope"] == "this start":
-        return "a single start, no interval. One start is no verdict: run more starts"
+        return "a single start, no interval. One start gives no verdict: run more starts"
     ended = _ENDS[found["stopped_by"]]
     return (
         f"{found['scope']} ({found['node']}, {found['device']}); {found['num_starts']} starts, "

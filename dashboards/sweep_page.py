@@ -26,7 +26,7 @@ _OF_SHAPES = (
     ("new shape", "new_shape_s", format_seconds),
     ("step after new shapes", "after_new_shapes", format_factor),
 )
-"""The longest first step at a new shape, and a step afterwards in steps of before."""
+"""The longest first step at a new shape, and a step afterwards over a step before it."""
 _AXES = {"batch": "Batch", "devices": "Devices", "size": "Size", "models": "Models"}
 
 

@@ -275,7 +275,7 @@ _ENDS = {
     "target": "when the interval of every pair was narrow enough",
     "budget": "when its time was spent",
     "max_starts": "with the largest number of starts",
-    "no_pair": "with the fewest starts, as it had no pair to settle",
+    "no_pair": "with the fewest starts, as they have no pair",
 }
 
 

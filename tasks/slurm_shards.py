@@ -223,8 +223,8 @@ class Dispatch:
         reason = run.state.message or str(run.state_name)
         if run.state.type is StateType.COMPLETED:
             return (
-                "its shard ended well, but its document did not arrive: does every node share "
-                f"{str(self.state.root)!r}?"
+                "its shard ended well, but its document did not arrive; check that every node "
+                f"shares {str(self.state.root)!r}"
             )
         if run.state.type is not StateType.CRASHED or not run.infrastructure_pid:
             return reason
@@ -232,7 +232,7 @@ class Dispatch:
         try:
             tail = log.read_text(encoding="utf-8", errors="replace").strip()[-_MAX_TEXT:]
         except OSError:
-            return f"{reason}; it left no log {str(log)!r}: does its node share that folder?"
+            return f"{reason}; it left no log {str(log)!r}: check that its node shares that folder"
         return f"{reason}; the end of its log: {tail}" if tail else reason
 
     def close(self, shard: Shard, run: FlowRun) -> dict[str, str]:

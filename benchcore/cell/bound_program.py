@@ -319,8 +319,8 @@ class BoundProgram:
         ]
         if same[0] and not same[1]:
             raise StepUnlikeProofError(
-                "one more of the timed steps did not change its outputs: the timed step does "
-                "something else than the proof's"
+                "one more timed step did not change its outputs: the timed step does something "
+                "else than the proven one"
             )
 
     def _check_fresh(self, synchronise: Synchronise) -> None:

@@ -160,8 +160,8 @@ def _query_resolver(between: Between, moved: Moved) -> str | None:
         return _shorten(explanation, between.pins(moved))
     except EnvironmentBuildError as error:
         raise UserError(
-            f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "
-            f"it; fix uv's settings or the index; {error!s:.600}"
+            f"wanted to know whether {name_state(moved)} can be changed, but uv could not resolve "
+            f"it; correct uv's settings; uv reported: {error!s:.600}"
         ) from error
     return None
 

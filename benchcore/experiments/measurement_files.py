@@ -230,7 +230,7 @@ def _read_pairs(pairs: Any, linear: bool, where: str) -> np.ndarray:
         if not linear and min(pair) <= 0:
             raise UserError(
                 f"wanted [seconds_a, seconds_b], both above zero, got {_shorten(pair)} as pair "
-                f'{number} {where}; leave it out, or set "scale": "linear" if these are no times'
+                f'{number} {where}; leave it out, or set "scale": "linear" if these are not times'
             )
     return np.array(pairs, dtype=float).reshape(-1, 2)
 

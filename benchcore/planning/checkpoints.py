@@ -57,7 +57,7 @@ except Exception as error:
         words = words.partition(advice)[0]
     report(refused=" ".join(words.split()))
 if not isinstance(loaded, dict) or not all(type(name) is str for name in loaded):
-    report(refused=f"it holds a {type(loaded).__name__}, and no arrays by name")
+    report(refused=f"it holds a {type(loaded).__name__}, not arrays by name")
 found = {name: describe(value) for name, value in loaded.items()}
 if {name: found.get(name) for name in wanted} == wanted:
     numpy.savez(target, **{name: loaded[name].detach().numpy() for name in wanted})

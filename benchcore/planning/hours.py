@@ -39,7 +39,7 @@ def fit_hours(plan: Plan, hours: float, expected_s: Callable[[PlannedDuel], floa
         raise UserError(
             "wanted enough hours for one duel with its sentinels, "
             f"{math.ceil(least_s / 36) / 100:g} at least, "
-            f"got {hours:g}; give it more with --hours"
+            f"got {hours:g}; choose more with --hours"
         )
     notes = [
         f"left out: {duel.title} (about {expected_s(duel):.0f} s) does not fit into {hours:g} h"

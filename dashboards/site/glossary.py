@@ -54,7 +54,7 @@ READING = (
         "A start: fresh processes of both sides. Blocks and rounds within a start "
         "make a start's ratio more precise; they are not samples.",
     ),
-    ("different", "The interval excludes 1x. One start is no verdict: run more starts."),
+    ("different", "The interval excludes 1x. One start gives no verdict: run more starts."),
     (
         "same",
         "The interval lies within the bound of equal speed, so a larger difference is excluded.",

@@ -63,7 +63,7 @@ def write_verdict(
     words = format_count(counts["cases"], "case")
     if is_first:
         first = "First night of this profile on this device"
-        return f"{first}: {words} measured, and none before to compare with."
+        return f"{first}: {words} measured, with no earlier night to compare with."
     return f"Nothing changed in {words}."
 
 

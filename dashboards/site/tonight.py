@@ -231,7 +231,7 @@ def list_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | N
         column("parity", "Settings"),
         column("starts", "Starts"),
     )
-    caption = "Speed of this relative to the other. Above 1x, this is faster."
+    caption = "Speed of This divided by the speed of Against. Above 1x, This is faster."
     return blocks.table(name, caption, columns, shown)
 
 
@@ -304,7 +304,10 @@ def _fact_section(campaign: Campaign) -> Block:
         spent = f"{format_seconds(times.wall_s)}, {share} of it in duels"
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Campaign", campaign.name),
-        ("Interval", "95 %, Student t over starts or compilations, the wider. This node only."),
+        (
+            "Interval",
+            "95 %, Student's t over starts or compilations, whichever is wider. This node only.",
+        ),
         ("Measured", f"{campaign.begun:%Y-%m-%d %H:%M} to {campaign.ended:%Y-%m-%d %H:%M} UTC"),
         ("Duels", f"{len(campaign.runs)} measured{planned}"),
         ("Time", spent),

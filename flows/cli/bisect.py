@@ -140,9 +140,9 @@ def _print_dependencies(found: Mapping[str, Any]) -> None:
         for each in found["rounds"]
     ]
     columns = ("purpose", "old", "new", "verdict", "new/old", "starts")
-    print_rows(rows, columns, title="Packages moved from their old version to the new one")
+    print_rows(rows, columns, title="Packages changed from their old version to the new one")
     for each in found["refused"]:
-        print_line(f"{each['move']} can't be moved: {each['reason']}")
+        print_line(f"{each['move']} can't be changed: {each['reason']}")
     for reason in dict.fromkeys(found["lost"]):
         print_line(f"a start does not count: {reason}")
     print_line(found["summary"])

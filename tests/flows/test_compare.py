@@ -57,7 +57,7 @@ def test_a_verdict_names_its_scope_and_one_start_has_none() -> None:
         "enough; 95 % interval"
     )
     assert format_scope({**FOUND, "scope": "this start"}) == (
-        "a single start, no interval. One start is no verdict: run more starts"
+        "a single start, no interval. One start gives no verdict: run more starts"
     )
     none = format_scope({**FOUND, "scope": "this start", "num_starts": 0})
     assert none == "nothing: no start gave a ratio"

@@ -95,9 +95,9 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
         missed, length, whole = (_norm(each) for each in (came - should, should - was, should))
         if not missed <= _OFF * length + rounding * whole:
             raise StepUnlikeProofError(
-                f"after one more of the timed steps its {group} are off by {missed:.2g}, where the "
-                f"step should change them by {length:.2g}: the timed step does something else than "
-                "the proof's"
+                f"after one more timed step its {group} are off by {missed:.2g}, where the step "
+                f"should change them by {length:.2g}: the timed step does something else than the "
+                "proven one"
             )
 
 

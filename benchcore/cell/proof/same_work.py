@@ -1,5 +1,5 @@
-"""Whether timed steps, before anybody looks at a program, do what its steps do after a reset, and
-whether steps that draw random numbers do what silenced ones do.
+"""Whether timed steps, before the proof reads anything of a program, do what its steps do after a
+reset, and whether steps that draw random numbers do what steps that draw none do.
 
 A program knows that it is watched when `place`, `read`, `reset`, `state` or `silence` is called. So
 what its own code calls, and torch's operators, are listed before any of these calls and after."""
@@ -64,13 +64,13 @@ def _identify(compiled: Any) -> list[int]:
 
 
 def check_same(before: Sequence[str], after: Sequence[str]) -> None:
-    """Raises StepUnlikeProofError where as many steps did something else `before` anybody looked
-    than `after` a reset."""
+    """Raises StepUnlikeProofError where as many steps did something else `before` the proof read
+    anything than `after` a reset."""
     lacking, more = _subtract(after, before), _subtract(before, after)
     if lacking or more:
         raise StepUnlikeProofError(
-            f"before anybody looked at it the step did not call {_join(lacking)}, and called "
-            f"{_join(more)} instead: the timed step does something else than the proof's"
+            f"before the proof read anything the step did not call {_join(lacking)}, and called "
+            f"{_join(more)} instead: the timed step does something else than the proven one"
         )
 
 
@@ -83,7 +83,7 @@ def check_silenced(silent: Sequence[str], drawing: Sequence[str]) -> None:
     if lacking or more:
         raise StepUnlikeProofError(
             f"with random numbers the step did not call {_join(lacking)}, and called {_join(more)} "
-            "instead: the timed step does something else than the silenced one of the proof"
+            "instead: the timed step does something else than the proven one, which draws none"
         )
 
 

@@ -130,7 +130,7 @@ def _read_csv(path: Path) -> _Splits:
     side = math.isqrt(table.shape[1] - 1)
     pixels = table[:, : side * side]
     if side * side != table.shape[1] - 1 or not ((pixels >= 0) & (pixels <= 255)).all():
-        raise BadFileError(f"its {table.shape[1]} columns are no square of pixels and a label")
+        raise BadFileError(f"its {table.shape[1]} columns are not a square of pixels and a label")
     images = pixels.astype(np.uint8).reshape(-1, side, side)
     labels = table[:, -1].astype(int)
     val = np.arange(len(table)) % EVERY == 0

@@ -77,7 +77,7 @@ def _unpickle(path: Path) -> Any:
         try:
             return _Unpickler(stream, encoding="latin1").load()
         except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, TypeError) as error:
-            raise BadFileError(f"{path.name} is no such pickle: {error}") from error
+            raise BadFileError(f"{path.name} can't be read as a pickle: {error}") from error
 
 
 def _assemble(found: Mapping[str, Any], test: np.ndarray) -> dict[str, np.ndarray]:

@@ -122,7 +122,7 @@ def _read(path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         if b"\0" in content:
-            raise BadFileError(f"{path.name} is no text") from error
+            raise BadFileError(f"{path.name} is not text") from error
         return content.decode("latin-1")
 
 

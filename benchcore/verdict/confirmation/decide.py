@@ -79,7 +79,7 @@ def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Fin
         change = _judge(starts, _CHANGE, scale, least)
     elif a is None and b is None:
         enough = len(starts) > 1
-        reason = "both environments are the ones of before" if enough else "fewer than two starts"
+        reason = "neither environment has changed" if enough else "fewer than two starts"
         change = Judgement(verdict="same" if enough else "unknown", reason=reason)
     else:  # one side is unchanged, so the ratio changed by the other side's effect
         change = b if a is None else _negate(a)

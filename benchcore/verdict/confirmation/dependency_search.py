@@ -143,7 +143,7 @@ def _test_alone(
         packages=packages, effect=culprit.effect, manner="alone", partners=(), reason=""
     )
     if not before:
-        return _replace(found, alone=culprit.effect, reason="nothing else had been moved")
+        return _replace(found, alone=culprit.effect, reason="no other package had been changed")
     refusal = why_not(own)
     if refusal is not None:
         return _replace(
@@ -152,7 +152,7 @@ def _test_alone(
     alone = judge_in_looks(judge_pair, frozenset[str](), own, looks)[0]
     same_way = (alone.log_ratio or 0.0) * (culprit.effect.log_ratio or 0.0) > 0
     if alone.verdict == "different" and same_way:
-        return _replace(found, alone=alone, reason="moved alone, it has the same effect")
+        return _replace(found, alone=alone, reason="changed alone, it has the same effect")
     if alone.verdict == "unknown":
         reason = f"its effect alone is unknown: {alone.reason}"
         return _replace(found, manner="undecided", alone=alone, reason=reason)
@@ -189,4 +189,4 @@ def _find_partners(
         for move in moves[at[culprit.before] : at[culprit.version]]
         for each in move
     )
-    return partners, "moved alone, it changes nothing"
+    return partners, "changed alone, it has no effect"

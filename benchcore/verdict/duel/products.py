@@ -88,7 +88,7 @@ MEANINGS = {
     "compiled_work": "its compiled program does less work than its step asks for",
     "needless": "its step does work whose results are not used or were there before, or that could "
     "not be followed",
-    "unusual": "its step does what no step needs",
+    "unusual": "its step does what no step needs, such as reading a clock",
 }
 """What a failure of each check says, whatever the row."""
 

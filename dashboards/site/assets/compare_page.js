@@ -70,7 +70,7 @@
     const moved = rows.filter((row) => row.verdict.badge).length;
     const other = Object.entries(b.facts).filter(([name, value]) => a.facts[name] !== value);
     const lead = metric ? `${metric.title} has no interval in a night, so only Series and Releases show whether it changed.` :
-      `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is no verdict: confirmed changes are events.`;
+      `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is not a verdict: confirmed changes are events.`;
     return [h("p", { class: "lead" }, lead),
       deadheat.blocks.render({ kind: "facts", pairs: other.length ? other.map(([name, value]) => [name, `${a.facts[name] || "not recorded"} \u2192 ${value}`]) : [["Conditions and versions", "the same in both"]] }),
       deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: metric ? `${metric.title}: PyTorch's amount divided by JAX's in both, largest change first.` : "Speedup of JAX over PyTorch in both, largest change first.",

@@ -41,7 +41,7 @@ const deadheat = (() => {
   // The data of data/NAME.js. A file:// page can't fetch, so a script tag brings it.
   function load(name) {
     if (!/^[\w.@+-]+(\/[\w.@+-]+)*$/.test(name) || name.includes("..")) {
-      return Promise.reject(new Error(`${name} is no name of data`));
+      return Promise.reject(new Error(`${name} is not the name of a data file`));
     }
     if (!loads.has(name)) {
       loads.set(name, new Promise((resolve, reject) => {

@@ -138,7 +138,7 @@
     const last = counting[counting.length - 1];
     return [h("h1", {}, `${found.words}: ${pair.words}`),
       h("p", { class: "lead" }, last ? `${metric.title}: ${showRatio(last)} on ${last.at.slice(0, 10)}. ${pair.above}` : "No night of this series counts; the table names the reasons."),
-      metric.key === asked ? null : h("p", { class: "note" }, `No night of this pair has the metric asked for (${nameMetric(catalog, asked)}). This is ${metric.title}.`),
+      metric.key === asked ? null : h("p", { class: "note" }, `No night of this pair has the requested metric (${nameMetric(catalog, asked)}). This is ${metric.title}.`),
       filters,
       counting.length ? drawChart(counting, marks, state, metric, `${found.words}, ${pair.words}`) : null,
       counting.length ? h("p", { class: "aside" }, "Drag over the strip below the chart to zoom; drag its box to move; double-click it to see all. A dot opens its duel. Dashed lines: a new version or condition. Red lines: suspicions and events.") : null,

@@ -102,7 +102,9 @@ def test_an_index_that_breaks_is_no_refusal(
 ) -> None:
     index.broken = True
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    with pytest.raises(UserError, match="wanted to know whether numpy can be moved, but uv could"):
+    with pytest.raises(
+        UserError, match="wanted to know whether numpy can be changed, but uv could"
+    ):
         why_not(between)(frozenset(["numpy"]))
 
 

@@ -75,5 +75,5 @@ def test_the_default_track_comes_before_the_others(plan: Plan) -> None:
 
 
 def test_hours_for_sentinels_alone_are_refused_with_the_fewest_that_serve(plan: Plan) -> None:
-    with pytest.raises(UserError, match=r"0\.06 at least, got 0\.05; give it more with --hours"):
+    with pytest.raises(UserError, match=r"0\.06 at least, got 0\.05; choose more with --hours"):
         _fit(plan, 180)

@@ -135,7 +135,7 @@ def _pairs(*pairs: object) -> dict[str, Any]:
         ('{"allocations": [{"pairs": [[0.1, 1' + "0" * 400 + "]]}]}", "above zero, got"),
         (_pairs([0.1, -0.2]), "got [0.1, -0.2] as pair 1 of allocation 0"),
         (_pairs([0.0, 0.2]), "above zero, got"),
-        (_pairs([0.0, 0.2]), 'or set "scale": "linear" if these are no times'),
+        (_pairs([0.0, 0.2]), 'or set "scale": "linear" if these are not times'),
         ({**_pairs([0.0, math.inf]), "scale": "linear"}, "got [0.0, inf]"),
         (_pairs([True, 0.2]), "above zero, got"),
         (_pairs(["0.1", 0.2]), "above zero, got"),

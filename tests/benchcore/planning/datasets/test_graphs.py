@@ -168,7 +168,7 @@ def _uneven(root: Path) -> Path:
     ("spoil", "words"),
     [
         (_evil, "which is not of numpy"),
-        (_cut, "ind.ring.allx is no such pickle"),
+        (_cut, "ind.ring.allx can't be read as a pickle"),
         (_mixed, "its parts do not fit"),
         (_uneven, "lines of different lengths"),
         (lambda root: root, "it has 0 .content and 0 .cites"),

@@ -169,7 +169,7 @@ def _other(root: Path) -> Path:
         (_pickle, "allow_pickle=False"),
         (_floats, "are float64 of shape"),
         (_text, "ValueError"),
-        (_no_square, "no square of pixels"),
+        (_no_square, "not a square of pixels"),
         (_other, "it ends in '.pkl'"),
         (_cut_cifar, "data_batch_3.bin has 6145 bytes"),
         (_lose_cifar, "it has 0 files test_batch.bin"),

@@ -93,7 +93,7 @@ def _binary(root: Path) -> Path:
         (lambda root: root, "there are none for 'train'"),
         (_no_val, "there is no folder 'val'"),
         (_other_class, "the class 'b' has no text to train on"),
-        (_binary, "1.txt is no text"),
+        (_binary, "1.txt is not text"),
         (lambda root: root / "nowhere", "there is no folder 'nowhere'"),
         (lambda root: _write(root, one="x", two="x"), "they have no classes"),
     ],

@@ -75,7 +75,7 @@ def test_two_packages_that_change_it_only_together_are_reported_so(partner: str)
         "together",
         (partner,),
     )
-    assert culprit.reason == "moved alone, it changes nothing"
+    assert culprit.reason == "changed alone, it has no effect"
     assert culprit.alone is not None and culprit.alone.verdict == "same"
 
 
