@@ -43,11 +43,10 @@ WEBHOOK_URL = Variable(
 )
 NOTIFY = Variable(
     "DEADHEAT_NOTIFY",
-    "Addresses that get every confirmed shift, judged or failed release, and void night, as text "
-    "(a shift with its chart), separated by spaces, as "
-    "[apprise](https://github.com/caronc/apprise/wiki) writes them (Slack, mail, Teams, ...). "
-    "Failed and missing nights are posted only to `DEADHEAT_WEBHOOK_URL`. "
-    "Unset: those of the Prefect secret block `deadheat-notify`.",
+    "Addresses in the format of [apprise](https://github.com/caronc/apprise/wiki) (Slack, mail, "
+    "Teams, ...), separated by spaces. Each gets every confirmed shift (with its chart), judged or "
+    "failed release, and void night as text. Failed and missing nights are posted only to "
+    "`DEADHEAT_WEBHOOK_URL`. Default: the addresses in the Prefect secret block `deadheat-notify`.",
 )
 WANDB = Variable(
     "DEADHEAT_WANDB",
@@ -56,8 +55,8 @@ WANDB = Variable(
 )
 KEEP_NIGHTS = Variable(
     "DEADHEAT_KEEP_NIGHTS",
-    "A number of nights, such as `30`: after each night remove the files that only older ones "
-    "need, as `deadheat prune` does (default: keep all).",
+    "A number of nights, such as `30`: each night ends with `deadheat prune`, which removes the "
+    "files that only older nights need (default: keep all).",
 )
 PREFECT_API_URL = Variable(
     "PREFECT_API_URL",

@@ -260,8 +260,8 @@ class Comparison(_Duel):
         "1",
         title="Devices",
         description=(
-            "How many devices each side uses: GPUs from the one above on, or parts of the CPU. "
-            "Training and per-sample gradients of some workloads have cases on several."
+            "Number of devices per side: GPUs, from the one above on, or parts of the CPU. Some "
+            "workloads have training and per-sample gradients on several devices."
         ),
     )
     track: Track = Field(

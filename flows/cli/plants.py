@@ -32,7 +32,7 @@ def plants(
         typer.Option(
             "--workload",
             metavar="NAME",
-            help="Run the automatic unfair sides of this workload, or of all, instead of FILE's.",
+            help="Run the automatic unfair sides of this workload (or: all), not those of --file.",
         ),
     ] = None,
     sample: Annotated[
