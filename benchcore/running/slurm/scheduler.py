@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _SECONDS = 30
+_NAMES_AT_ONCE = 1000
+"""Of a command: Linux limits an argument to 128 kB, and a name of ours has 45 characters."""
 _DIRECTIVE = "#SBATCH "
 _REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
 _CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
@@ -68,27 +70,29 @@ def cancel(job_id: str, name: str) -> None:
 
 
 def list_jobs(names: Iterable[str]) -> dict[str, list[Job]]:
-    """Every job with one of the names, by name, oldest first: one squeue and one sacct for all.
+    """Every job with one of the names, by name, oldest first: one squeue and one sacct for
+    _NAMES_AT_ONCE of them.
 
     squeue is up to date but forgets ended jobs; sacct lags but remembers them. A cluster without
     accounting has only what squeue remembers.
     """
     wanted = sorted(set(names))
-    if not wanted:
-        return {}
-    queued = _list_queued(wanted)
-    try:
-        ended = _list_accounted(wanted)
-    except SlurmRefusedError as error:
-        if not _NO_ACCOUNTING.search(str(error)):
-            raise
-        ended = []
-    jobs = {job.job_id: job for job in (*ended, *queued)}
-    found: dict[str, list[Job]] = {}
+    jobs: dict[str, Job] = {}
+    for start in range(0, len(wanted), _NAMES_AT_ONCE):
+        part = wanted[start : start + _NAMES_AT_ONCE]
+        queued = _list_queued(part)
+        try:
+            ended = _list_accounted(part)
+        except SlurmRefusedError as error:
+            if not _NO_ACCOUNTING.search(str(error)):
+                raise
+            ended = []
+        jobs |= {job.job_id: job for job in (*ended, *queued)}
+    found: dict[str, list[Job]] = {name: [] for name in wanted}
     for job in sorted(jobs.values(), key=lambda job: int(job.job_id)):
-        if job.name in wanted:
-            found.setdefault(job.name, []).append(job)
-    return found
+        if job.name in found:
+            found[job.name].append(job)
+    return {name: of_name for name, of_name in found.items() if of_name}
 
 
 def list_queued(name: str) -> list[Job]:

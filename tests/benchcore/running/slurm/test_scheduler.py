@@ -167,6 +167,20 @@ def test_a_cluster_without_accounting_is_asked_for_what_squeue_remembers(
     assert scheduler.list_queued("deadheat-1") == [job]  # asks no sacct
 
 
+def test_jobs_of_thousands_of_flow_runs_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the worker fails, whose flow runs then wait forever."""
+    names = [f"deadheat-{number:036}" for number in range(4000)]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _fake(tmp_path, "squeue", f"7|RUNNING|None|{names[-1]}", 0)
+    _fake(tmp_path, "sacct", f"6|NODE_FAIL|None|{names[-1]}", 0)
+    found = scheduler.list_jobs(names)
+    assert {name: [job.job_id for job in jobs] for name, jobs in found.items()} == {
+        names[-1]: ["6", "7"]
+    }
+
+
 def test_a_missing_answer_is_not_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmUnreachableError, match="no squeue on PATH"):
