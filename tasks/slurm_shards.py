@@ -58,6 +58,8 @@ _CHECK_S = 60.0
 """Between checks of the worker."""
 _PAGE = 200
 _MAX_TEXT = 1000
+_NOT_SUBMITTED = "Failed to submit flow run"
+"""How Prefect's worker begins a crash in submitting."""
 _GRACE = timedelta(minutes=3)
 """How long the worker may take to report the job of a flow run that crashed."""
 
@@ -237,7 +239,8 @@ class Dispatch:
 
     def close(self, shard: Shard, run: FlowRun) -> dict[str, str]:
         """Record that a shard has ended; its duels without a document, each with the reason."""
-        return close_shard(self.state, shard, self.explain_end(run))
+        submitted = was_submitted(run)
+        return close_shard(self.state, shard, self.explain_end(run), submitted=submitted)
 
     def report(self, about: str, text: str) -> None:
         """Add to the campaign's progress, unless the last report on `about` was equal. An empty
@@ -345,6 +348,16 @@ def has_ended(run: FlowRun) -> bool:
     if state.type is not StateType.CRASHED or not run.infrastructure_pid or is_confirmed(state):
         return True
     return datetime.now(UTC) - state.timestamp >= _GRACE
+
+
+def was_submitted(run: FlowRun) -> bool:
+    """Whether a shard's flow run that has ended reached Slurm, or was refused by it. Else the
+    worker failed, as where Prefect's server answered 503 while it submitted: that passes."""
+    state = run.state
+    if state is None or state.type is not StateType.CRASHED or run.infrastructure_pid:
+        return True
+    message = state.message or ""
+    return not message.startswith(_NOT_SUBMITTED) or SlurmRefusedError.__name__ in message
 
 
 def describe(run: FlowRun) -> str:

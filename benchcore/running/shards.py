@@ -12,6 +12,7 @@ import heapq
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ _RESERVE_S = 30.0
 """Time before the end of an allocation, to stop what runs and report to Prefect."""
 _START_UP_S = 60.0
 """Estimated time from the start of an allocation to its first duel."""
+_MOST_UNSUBMITTED = 2
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -292,25 +294,40 @@ def list_returnable(state: State, shard: Shard, proofs: Collection[str]) -> set[
     return {duel_run for duel_run, known in before.items() if set(proofs) - known}
 
 
-def close_shard(state: State, shard: Shard, reason: str) -> dict[str, str]:
+def close_shard(
+    state: State, shard: Shard, reason: str, *, submitted: bool = True
+) -> dict[str, str]:
     """Record that a shard has ended. Returns the duels without a document, each with its reason,
     except those that it returned unmeasured.
 
-    `reason` is how the shard ended, for duels that its report does not mention.
+    `reason` is how the shard ended, for duels that its report does not mention. Those of a shard
+    that could not be `submitted` are returned, too, _MOST_UNSUBMITTED times each.
     """
     folder = _folder(state, shard.campaign)
     path = folder / shard.id / "report.json"
     report = _read_report(path)
     finished = {*report.get("rest", ()), *list_measured(state, [shard])}
+    if not submitted:
+        tries = _count_unsubmitted(folder)
+        finished |= {each for each in shard.duel_runs if tries[each] < _MOST_UNSUBMITTED}
     missing = {
         duel_run: report.get("lost", {}).get(duel_run, reason)
         for duel_run in shard.duel_runs
         if duel_run not in finished
     }
-    outcome: dict[str, Any] = {"reason": reason, "missing": missing}
+    outcome: dict[str, Any] = {"reason": reason, "missing": missing, "submitted": submitted}
     _outcome_path(folder, shard.id).parent.mkdir(exist_ok=True)
     write_json(_outcome_path(folder, shard.id), outcome)
     return missing
+
+
+def _count_unsubmitted(folder: Path) -> Counter[str]:
+    """By duel, its shards that could not be submitted."""
+    found = Counter[str]()
+    for path in folder.glob("*/outcome.json"):
+        if not _read_report(path).get("submitted", True):
+            found.update(_read_shard(folder / f"{path.parent.name}.json").duel_runs)
+    return found
 
 
 def has_time(shard: Shard, duel_run: str, *, now: float, ends_at: float | None) -> bool:

@@ -21,11 +21,13 @@ from prefect.states import Completed, Crashed, Running
 
 from benchcore.running.shards import Shard
 from tasks import slurm_shards
-from tasks.slurm_shards import connect, find_runs, has_ended
+from tasks.slurm_shards import connect, find_runs, has_ended, was_submitted
 
 SHARD = Shard(
     schema=1, id="0" * 16, token="", campaign="night", pool="h100", seconds={}, num_guessed=0
 )
+_FAILED = "Failed to submit flow run to infrastructure"
+_AWAY = f"{_FAILED}: PrefectHTTPStatusError: Server error '503 Service Unavailable' for url"
 
 
 class _Nothing(BaseHTTPRequestHandler):
@@ -115,6 +117,27 @@ def test_all_pages_of_a_campaigns_shards_are_cancelled(monkeypatch: pytest.Monke
     ended = {StateType.CANCELLING, StateType.CANCELLED}
     assert {each and each.type for each in states} <= ended
     assert left is not None and left.type is StateType.SCHEDULED
+
+
+@pytest.mark.parametrize(
+    ("state", "job", "submitted"),
+    [
+        (Completed(), "7", True),
+        (
+            Crashed(message=_AWAY),
+            None,
+            False,
+        ),
+        (Crashed(message=_AWAY), "7", True),
+        (Crashed(message=f"{_FAILED}: SlurmRefusedError: invalid partition"), None, True),
+        (Crashed(message="Slurm no longer knows job 7"), None, True),
+    ],
+)
+def test_a_worker_that_failed_is_no_answer_of_slurm(
+    state: State, job: str | None, submitted: bool
+) -> None:
+    run = FlowRun(flow_id=uuid4(), state=state, infrastructure_pid=job)
+    assert was_submitted(run) is submitted
 
 
 @pytest.mark.parametrize(

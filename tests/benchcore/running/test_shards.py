@@ -122,6 +122,14 @@ def test_returned_duels_of_a_shard_are_sent_again(state: State, plan: Plan) -> N
     assert second.duel_runs == (back,)
 
 
+def test_a_shard_that_could_not_be_submitted_is_sent_again_twice(state: State, plan: Plan) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    reason = "Prefect's server answered 503"
+    for lost in ({}, {}, {duel.duel_run: reason for duel in plan.duels}):
+        (shard,) = cut_shards(plan, state, short, ())
+        assert close_shard(state, shard, reason, submitted=False) == lost
+
+
 def test_a_proof_returns_each_duel_once(state: State, plan: Plan) -> None:
     """One that is made again in each allocation must not return its duels forever."""
     short = {describe_kind(duel): 10.0 for duel in plan.duels}
