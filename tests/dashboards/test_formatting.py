@@ -324,6 +324,19 @@ def test_a_report_names_unsteady_contenders(
     assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == expected
 
 
+def test_a_report_prints_mean_deviation_and_both_ends_of_latency(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = dict.fromkeys(each.key for each in METRICS) | {"case": "mlp train_b128", "name": "jax"}
+    row |= {"num_unsteady": 0, "num_starts": 3}
+    row |= {f"latency_{each}_ns": n * 1e6 for n, each in enumerate(("mean", "sd", "min", "max"), 2)}
+    print_costs([row])
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    printed = {name.strip(): value.strip() for name, _, value in (e.partition("│") for e in lines)}
+    found = [printed.get(f"latency, {each}") for each in ("mean", "sd", "min", "max")]
+    assert found == ["2.00 ms", "3.00 ms", "4.00 ms", "5.00 ms"]
+
+
 def test_a_report_names_in_one_line_what_no_contender_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

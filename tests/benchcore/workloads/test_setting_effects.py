@@ -159,24 +159,32 @@ def test_jax_never_replaces_an_attention_that_the_device_lacks(
 
 
 _BATCHINGS = ("vmap", "loop", "batched")
+_ENSEMBLES = [
+    f"tiny_{use}{end}"
+    for use in ("infer", "gradient")
+    for end in ("", "_convnet", "_linear", "_convolution")
+]
 
 
 @pytest.mark.parametrize(
     ("framework", "mode"), [("jax", "jit"), ("jax", "none"), ("torch", "none")]
 )
-def test_every_batching_of_an_ensemble_computes_the_same(
+def test_every_batching_of_an_ensemble_computes_the_reference(
     framework: str, mode: str, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
-    cases = [("ensemble", f"tiny_{use}{end}") for use in ("infer", "gradient")
-             for end in ("", "_convnet")]  # fmt: skip
     jobs = [
-        _job(*case, framework, compile=mode, batching=way) for case in cases for way in _BATCHINGS
+        _job("ensemble", case, framework, compile=mode, batching=way)
+        for case in _ENSEMBLES
+        for way in _BATCHINGS
     ]
-    found = iter(_run(framework_environment(framework), jobs))
-    for case in cases:
-        usual, *others = [next(found) for _ in _BATCHINGS]
-        for each in others:
-            _check_equal(*case, usual, each)
+    spec = load_spec("ensemble")
+    assert spec.reference is not None
+    for job, each in zip(jobs, _run(framework_environment(framework), jobs), strict=True):
+        case = spec.cases[job["case"]]
+        exact = spec.reference(case, spec.make_arrays(case, 7))
+        assert "error" not in each, (job, each["error"])
+        right = {"evidence": {name: array.ravel() for name, array in exact.items()}}
+        _check_equal("ensemble", job["case"], right, each)
 
 
 def test_an_eager_gradient_of_an_ensemble_runs_no_needless_program(
