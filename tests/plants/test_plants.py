@@ -17,7 +17,7 @@ from tasks.plants import Outcome, Plant, read_plants, run_plants
 _AUTOMATIC = (
     ("mlp", "round_inputs", "jax"), ("mlp", "compute_when_read", "jax"),
     ("mlp", "work_twice", "jax"), ("mlp", "return_early", "torch"),
-    ("ensemble", "round_outputs", "torch"),
+    ("ensemble", "round_outputs", "torch"), ("recompile", "use_first_inputs", "torch"),
 )  # fmt: skip
 """Those that need a framework; the others are tried on programs in numpy. `ensemble`'s fair sides
 once read back unlike settings, as its stacked parameters have an axis more."""
@@ -62,7 +62,8 @@ def run(
 def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 30 + len(_AUTOMATIC)
     assert {plant.framework for plant in PLANTS} == {"jax", "torch"}
-    assert {plant.workload for plant in PLANTS} >= {"mlp", "mobilenet_v3_small", "vit_b_16"}
+    wanted = {"mlp", "mobilenet_v3_small", "vit_b_16", "ensemble", "ops", "recompile"}
+    assert {plant.workload for plant in PLANTS} >= wanted
 
 
 def test_every_plants_text_stands_once_in_the_file_that_it_patches() -> None:
