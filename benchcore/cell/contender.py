@@ -27,7 +27,7 @@ from benchcore.cell.measure.new_shapes import measure_new_shapes
 from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
-from benchcore.cell.proof.switches import describe_changes, list_process_switches
+from benchcore.cell.proof.switches import SwitchLog, list_process_switches, watch_audit_hooks
 from benchcore.cell.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
 from benchcore.protocol import DataMode
@@ -87,7 +87,10 @@ class Contender:
         self.runtime: Runtime = load_runtime(order["framework"])
         with self._timed("import"):
             self.runtime.import_framework()
+        watch_audit_hooks()
+        self._switches = SwitchLog(lambda: {**list_process_switches(), **self.runtime.switches()})
         self._spec = import_spec(order["workload"])
+        self._switches.compare()
         if order["purpose"] == "proof":
             self._initialise(order["precision"])
             self._channel.send({"prepared": {"canary": self._canary}})
@@ -121,7 +124,7 @@ class Contender:
         counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device, self._group)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
-        self._switches = self._list_switches()
+        self._switches.restart()
         with self._timed("build"):
             lead = self._group.lead if self._group else lambda program: program
             self.program = bind_program(order, case, arrays, lead)
@@ -131,6 +134,7 @@ class Contender:
             self._run_steps,
             alone=self._group is None,
         )
+        self._switches.add(self._inspection.list_switches)
         with self._timed("first_run"):
             self._run_steps(1)
         outputs = self.program.step()
@@ -153,9 +157,6 @@ class Contender:
             "canary": self._canary,
         }
         self._channel.send({"prepared": prepared})
-
-    def _list_switches(self) -> dict[str, object]:
-        return {**list_process_switches(), **self.runtime.switches()}
 
     def _count_compilations(self) -> dict[str, int | None]:
         runtime = self.runtime
@@ -281,6 +282,7 @@ class Contender:
         ):
             return []  # others have no digits left for it, and a bare interpreter no numpy
         if when == "after":
+            self._switches.compare()  # before anybody looks: a program may put all back later
             self._inspection.after(self._steps_per_block, whole=message["whole"])
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
@@ -364,13 +366,10 @@ class Contender:
         return timing.run_for(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        inspection = self._inspection
-        before = {**self._switches, **inspection.before}
-        now = {**self._list_switches(), **inspection.list_switches()}
-        readings = {"switches": describe_changes(before, now)}
+        readings = {"switches": self._switches.describe()}
         if self._data_path is not None:
             readings["data_path"] = self._data_path
-        return {"effective": inspection.account(self._canary, **readings)}
+        return {"effective": self._inspection.account(self._canary, **readings)}
 
 
 _Number = TypeVar("_Number", int, float)

@@ -32,8 +32,6 @@ class Inspection:
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
         self._works = False
-        self.before = self.list_switches()
-        """What `list_switches` returned once the program was built."""
 
     def list_switches(self) -> dict[str, object]:
         """What the contender's own switches lack: what is timed, and work between steps."""

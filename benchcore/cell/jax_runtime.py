@@ -235,7 +235,8 @@ class JaxRuntime:
         """The whole configuration, and what the harness calls."""
         called = identify(self._jax, ("block_until_ready", "live_arrays", "make_jaxpr"))
         config = self._jax.config.values.items()
-        return {**{f"{CONFIG}{name}": value for name, value in config}, **called}
+        profiles = jax_watch.is_profiling()
+        return {**{f"{CONFIG}{name}": value for name, value in config}, **called, **profiles}
 
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """What a step does on the host, what it owes, and whether an eager side is one."""

@@ -8,32 +8,39 @@ from types import FrameType
 from typing import Any
 
 from benchcore.cell.explain.python_calls import run_hooked
+from benchcore.cell.proof.host_time import exceeds_host_time, is_of_framework
 from benchcore.cell.proof.host_work import is_own_code, list_host_work, watch_calls
 
 NONE = "none"
+LONG = "Python's own work for long"
 _MODULES = frozenset(
     {
-        "_io", "_multiprocessing", "_posixsubprocess", "_queue", "_socket", "_thread", "mmap",
-        "numpy", "posix", "select", "signal", "time"
+        "_io", "_multiprocessing", "_posixsubprocess", "_queue", "_socket", "_thread", "datetime",
+        "fcntl", "gc", "mmap", "numpy", "posix", "resource", "select", "signal", "time"
     }
 )  # fmt: skip
 """Whose functions wait, read clocks or files, or work on arrays of the host."""
 _NAMES = frozenset(
     {
-        "__array__", "__torch_dispatch__", "__torch_function__", "_cuda_synchronize", "_value",
-        "as_tensor", "block_until_ready", "cpu", "device_get", "device_put", "from_dlpack",
-        "from_numpy", "frombuffer", "item", "numpy", "pin_memory", "synchronize", "tolist"
+        "__array__", "__bool__", "__float__", "__index__", "__int__", "__torch_dispatch__",
+        "__torch_function__", "_cuda_sleep", "_cuda_synchronize", "_sleep", "_value", "as_tensor",
+        "block_until_ready", "copy_to_host_async", "cpu", "device_get", "device_put", "equal",
+        "from_dlpack", "from_numpy", "frombuffer", "is_nonzero", "is_ready", "item", "numpy",
+        "pin_memory", "synchronize", "tolist"
     }
 )  # fmt: skip
 """Functions of frameworks, in any module, that copy from or to the host, or wait, or that torch's
 modes run around each of its calls."""
 _PEEKING = frozenset(
     {
-        "Tracer", "_current_frames", "_getframe", "_getframemodulename",
+        "Tracer", "_current_frames", "_get_current_dispatch_mode",
+        "_get_current_dispatch_mode_stack", "_get_current_function_mode",
+        "_get_current_function_mode_stack", "_getframe", "_getframemodulename",
         "_len_torch_dispatch_stack", "_len_torch_function_stack", "cr_frame", "currentframe",
         "extract_stack", "f_back", "format_stack", "getprofile", "getrefcount", "gettrace",
-        "gi_frame", "is_compiling", "is_tracing", "monitoring", "tb_frame", "trace_state_clean",
-        "walk_stack"
+        "gi_frame", "is_compiling", "is_dynamo_compiling", "is_exporting",
+        "is_in_torch_dispatch_mode", "is_scripting", "is_tracing", "isenabled", "monitoring",
+        "tb_frame", "trace_state_clean", "walk_stack"
     }
 )  # fmt: skip
 """What shows a step's own code who calls it, or whether it is watched."""
@@ -59,7 +66,7 @@ def list_host_calls(
         if event == "c_call" and not _is_of_jax(frame):
             if reads_own_count(frame, function.__name__, function.__self__):
                 return
-            module = function.__module__ or type(function.__self__).__module__
+            module = function.__module__ or _find_owner(function.__self__).__module__
             if module in _MODULES or function.__name__ in _NAMES:
                 found.add(f"{module}.{function.__name__}")
         elif event == "call" and frame.f_code.co_name in _NAMES:
@@ -70,17 +77,28 @@ def list_host_calls(
 
     with watch_calls(lambda called: found.update(_name_outside(called))):
         run_hooked(lambda: _take_and_free(step), hook)
-    return sorted(found.union(list_host_work(lambda: _take_and_free(by_calls or step))))
+    taken = by_calls or step
+    if exceeds_host_time(taken):
+        found.add(LONG)
+    return sorted(found.union(list_host_work(lambda: _take_and_free(taken))))
 
 
 def _take_and_free(step: Callable[[], object]) -> None:
     step()
 
 
+def _find_owner(bound: Any) -> Any:
+    """The class of which a function is a method: of what it is bound to, where that is no class."""
+    return bound if isinstance(bound, type) else type(bound)
+
+
 def _name_outside(called: Any) -> list[str]:
-    """A callable of the step's own code, such as a function of C's library."""
-    modules = (str(getattr(each, "__module__", "")) for each in (called, type(called)))
+    """A callable of the step's own code, such as a function of C's library, or one that waits and
+    is no builtin function."""
+    modules = [str(getattr(each, "__module__", "")) for each in (called, type(called))]
     named = [each for each in modules if each.startswith(_OUTSIDE)]
+    if getattr(called, "__name__", "") in _NAMES and is_of_framework(called):
+        named.append(modules[0])
     return [f"{each}.{getattr(called, '__name__', type(called).__name__)}" for each in named[:1]]
 
 

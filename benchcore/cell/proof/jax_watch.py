@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,16 @@ def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[
     if to_end and (size_first_copy(jax, program.plain_step) or 0) > _NUMBER_BYTES:
         calls.append("jax.device_put")
     return {"host_calls": join_calls(calls), "owed": owed}
+
+
+def is_profiling() -> dict[str, object]:
+    """Whether a profile is recorded, or may be: the state of JAX's profiler, as far as it has it
+    where versions from 0.4.36 to 0.12 have."""
+    profiler = sys.modules.get("jax._src.profiler")
+    state = getattr(profiler, "_profile_state", None)
+    sessions = (getattr(state, each, None) for each in ("session", "profile_session"))
+    server = getattr(profiler, "_profiler_server", None)
+    return {"profiler": [each is not None for each in (*sessions, server)]}
 
 
 def describe_compiled(jax: Any, step: Callable[[], object]) -> str:

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 import tracemalloc
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ def list_process_switches() -> dict[str, object]:
         "tiny numbers": _SMALLEST / 2 > 0,
         "switch interval": sys.getswitchinterval(),
         "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
+        "audit hooks": list(_audit_hooks),
         "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
         "process": _list_process_settings(),
         **variables,
@@ -71,16 +72,55 @@ def _list_watchers() -> list[object]:
     return [tracemalloc.is_tracing(), *(each for each in tools if each)]
 
 
+_audit_hooks: list[str] = []
+
+
+def watch_audit_hooks() -> None:
+    """Note from now on who adds an audit hook: it is called whenever somebody looks at a program,
+    no one can remove it, and nothing else shows it."""
+    add = sys.addaudithook
+
+    def note(hook: Any) -> None:
+        _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
+        add(hook)
+
+    sys.addaudithook = note
+
+
 def works_meanwhile() -> bool:
-    """Whether the process takes CPU time while this thread waits, each of some times. Nothing may
-    be in a device's queue."""
+    """Whether the process, or one that it started, takes CPU time while this thread waits, each of
+    some times. Nothing may be in a device's queue."""
+    started = _list_started()
     for _ in range(_WAITS):
         time.sleep(_PAUSE_S)
-        began, used = time.perf_counter(), time.process_time()
+        began, used = time.perf_counter(), _read_used_s(started)
         time.sleep(_WAIT_S)
-        if time.process_time() - used < _LEAST_SHARE * (time.perf_counter() - began):
+        if _read_used_s(started) - used < _LEAST_SHARE * (time.perf_counter() - began):
             return False
     return True
+
+
+def _list_started() -> list[Path]:
+    """The other processes of the group that this process leads, as a contender does: they freeze
+    and thaw with it, so that they burden its side alone."""
+    if os.getpgrp() != os.getpid() or sys.platform != "linux":
+        return []
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if int(each.name) != os.getpid() and os.getpgid(int(each.name)) == os.getpgrp():
+                found.append(each)
+    return found
+
+
+def _read_used_s(others: Iterable[Path]) -> float:
+    """CPU time of this process and of others."""
+    used_s = time.process_time()
+    for each in others:
+        for task in each.glob("task/*/schedstat"):
+            with suppress(OSError, ValueError, IndexError):
+                used_s += int(task.read_text().split()[0]) / 1e9
+    return used_s
 
 
 _WAITS, _PAUSE_S, _WAIT_S, _LEAST_SHARE = 3, 0.005, 0.02, 0.1
@@ -140,3 +180,33 @@ def describe_changes(before: Switches, now: Switches) -> str:
         if before.get(name) != now.get(name) and (name in before or not name.startswith(_LATER))
     ]
     return "; ".join(f"{name} {now.get(name)!r}" for name in unlike) or AS_SET
+
+
+class SwitchLog:
+    """Whether switches are at several moments as they were at first. `read` lists them."""
+
+    def __init__(self, read: Callable[[], Switches]) -> None:
+        self._reads = [read]
+        self._found: set[str] = set()
+        self.restart()
+
+    def restart(self) -> None:
+        """Compare with what they are now."""
+        self._before = self._read()
+
+    def add(self, read: Callable[[], Switches]) -> None:
+        """Compare these, too, with what they are now."""
+        self._reads.append(read)
+        self._before.update(read())
+
+    def compare(self) -> None:
+        """Note what differs now."""
+        self._found.add(describe_changes(self._before, self._read()))
+
+    def describe(self) -> str:
+        """What differs now or did earlier, or that all are as they were set."""
+        self.compare()
+        return "; ".join(sorted(self._found - {AS_SET})) or AS_SET
+
+    def _read(self) -> dict[str, object]:
+        return {name: each for read in self._reads for name, each in read().items()}

@@ -23,6 +23,8 @@ from benchcore.cell.proof.switches import AS_SET, describe_changes
 
 _GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
 _MODES = ("autocast", "grad", "inference", "torch_function", "tracing", "version_calculator")
+_KERNELS = ("foreach", "fused")
+"""Ways of updating that torch chooses itself, unless they are switched off."""
 _UPDATES = ("capturable", "differentiable", "foreach", "fused", "maximize")
 _OF_MODES = "is_multithreading_enabled"
 """What a step may enter and leave, such as `inference_mode`; the manifest has its own readings."""
@@ -38,7 +40,22 @@ def list_switches(torch: Any) -> dict[str, object]:
             continue
         if isinstance(value, bool | int | float | str | torch.dtype):
             found[name.lstrip("_")] = value
-    return found
+    return {**found, **_list_hooks(torch)}
+
+
+def _list_hooks(torch: Any) -> dict[str, object]:
+    """What torch runs beside each operation, module, or saved tensor: it has no such getters."""
+    modules, autograd = torch.nn.modules.module, torch._C._autograd
+    top = getattr(autograd, "_top_saved_tensors_default_hooks", lambda ignore: None)
+    return {
+        "profiler": autograd._profiler_enabled(),
+        "hooks of all modules": sorted(
+            name
+            for name, each in vars(modules).items()
+            if name.startswith("_global_") and name.endswith("_hooks") and each
+        ),
+        "hooks of saved tensors": top(True) is not None,
+    }
 
 
 @functools.cache
@@ -175,6 +192,9 @@ def describe_optimizers(torch: Any) -> str:
     """How the optimisers update that the process holds; `usual` = as torch chooses."""
     found = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
     chosen = {name for each in found for name in _UPDATES if each.defaults.get(name)}
+    chosen.update(
+        f"{name} off" for each in found for name in _KERNELS if each.defaults.get(name) is False
+    )
     return "+".join(sorted(chosen)) or ("usual" if found else "none")
 
 

@@ -1,0 +1,190 @@
+"""CPU time of Python's own within a step: of its code, and of what it calls beside its framework,
+whatever that is: many short calls, a long line, or a function of the standard library."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from benchcore.cell.nested import list_arrays
+
+_FRAMEWORKS = (
+    "flax", "functorch", "jax", "jaxlib", "opacus", "optax", "torch", "torchvision", "triton"
+)  # fmt: skip
+"""Packages whose work is a step's work."""
+_FOLDERS = tuple(f"{os.sep}site-packages{os.sep}{each}{os.sep}" for each in _FRAMEWORKS)
+_TOOL = 3
+"""A number that `sys.monitoring` leaves to others than debuggers and profilers."""
+_RUNS, _TRIALS = 8, 20
+_FREE_NS, _FREE_PER_CALL_NS, _FREE_PER_ARRAY_NS, _FREE_SHARE = 25_000, 10_000, 2_000, 0.05
+"""What a step may take where empty calls take as long as `_EMPTY_NS`, and as much more for each
+call of its framework, for each array that it returns (a later step frees it), and as a share of its
+CPU time. Our tiny steps take at most 0.6 of it."""
+_EMPTY_NS = 45_000
+"""Of `_call_often`, on a quiet Xeon."""
+
+
+def exceeds_host_time(step: Callable[[], object]) -> bool:
+    """Whether Python's own work takes long in each of some steps. Needs Python 3.12; before, no
+    step's is known."""
+    if getattr(sys, "monitoring", None) is None:
+        return False
+    empty_ns = min(Watch().measure(_call_often).own_ns for _ in range(_TRIALS))
+    slower = max(1.0, empty_ns / _EMPTY_NS)
+    for _ in range(_RUNS):
+        took = Watch().measure(step)
+        free_ns = _FREE_NS + _FREE_PER_CALL_NS * took.calls + _FREE_PER_ARRAY_NS * took.arrays
+        if took.own_ns <= slower * free_ns + _FREE_SHARE * took.whole_ns:
+            return False
+    return True
+
+
+def _call_often() -> None:
+    for _ in range(_TRIALS):
+        _call_nothing()
+
+
+def _call_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Took:
+    """Nanoseconds of CPU time that were Python's own, and of all threads; calls of a framework;
+    arrays that the step returned."""
+
+    own_ns: int
+    whole_ns: int
+    calls: int
+    arrays: int
+
+
+class Watch:
+    """Attributes a thread's CPU time to what runs between two events of the interpreter."""
+
+    def __init__(self) -> None:
+        self._stack: list[tuple[object, bool]] = []
+        """What runs now, outermost first, and whether it is a framework's work."""
+        self._spent_ns, self._calls, self._last_ns = 0, 0, 0
+        self._thread = threading.get_ident()
+        self._known: dict[CodeType, bool | None] = {}
+
+    def measure(self, step: Callable[[], object]) -> Took:
+        """Run one step."""
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined] # since Python 3.12
+        events, callbacks = monitoring.events, self._list_callbacks(monitoring.events)
+        collects = gc.isenabled()
+        gc.disable()
+        monitoring.use_tool_id(_TOOL, "deadheat")
+        for event, callback in callbacks.items():
+            monitoring.register_callback(_TOOL, event, callback)
+        chosen = 0
+        for event in callbacks:
+            chosen |= 0 if event in (events.C_RETURN, events.C_RAISE) else event
+        began, self._last_ns = time.process_time_ns(), time.thread_time_ns()
+        monitoring.set_events(_TOOL, chosen)
+        try:
+            outputs = step()
+        finally:
+            monitoring.set_events(_TOOL, 0)
+            for event in callbacks:
+                monitoring.register_callback(_TOOL, event, None)
+            monitoring.free_tool_id(_TOOL)
+            if collects:
+                gc.enable()
+        return Took(
+            own_ns=self._spent_ns,
+            whole_ns=time.process_time_ns() - began,
+            calls=self._calls,
+            arrays=sum(1 for _ in list_arrays(outputs)),
+        )
+
+    def _list_callbacks(self, events: Any) -> dict[int, Callable[..., None]]:
+        entering = (events.PY_START, events.PY_RESUME, events.PY_THROW)
+        leaving = (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND)
+        ending = (events.C_RETURN, events.C_RAISE)
+        found = {
+            **dict.fromkeys(entering, self._enter),
+            **dict.fromkeys(leaving, self._leave),
+            **dict.fromkeys(ending, self._leave_c),
+            events.CALL: self._call,
+        }
+        return {event: self._stamp(callback) for event, callback in found.items()}
+
+    def _stamp(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """Of the watched thread only; what the callback itself takes is nobody's time."""
+
+        def run(code: CodeType, offset: int, called: object = None, *_: object) -> None:
+            if threading.get_ident() == self._thread:
+                self._note()
+                callback(code, called)
+                self._last_ns = time.thread_time_ns()
+
+        return run
+
+    def _note(self) -> None:
+        """Add the time since the last event, and the event."""
+        now = time.thread_time_ns()
+        if not self._is_within():
+            self._spent_ns += now - self._last_ns
+
+    def _enter(self, code: CodeType, _: object) -> None:
+        self._push(code, self._judge_code(code))
+
+    def _leave(self, code: CodeType, _: object) -> None:
+        self._pop(code)
+
+    def _call(self, code: CodeType, called: object) -> None:
+        if not _is_of_python(called):
+            self._push(_IN_C, True if is_of_framework(called) else None)
+
+    def _leave_c(self, code: CodeType, _: object) -> None:
+        self._pop(_IN_C)
+
+    def _push(self, what: object, of_framework: bool | None) -> None:
+        within = self._is_within()
+        self._calls += bool(of_framework) and not within
+        # a library works for who calls it
+        self._stack.append((what, within if of_framework is None else of_framework))
+
+    def _is_within(self) -> bool:
+        """Whether what runs now is a framework's work."""
+        return bool(self._stack and self._stack[-1][1])
+
+    def _pop(self, what: object) -> None:
+        for place in reversed(range(len(self._stack))):
+            if self._stack[place][0] is what:
+                del self._stack[place:]
+                return
+
+    def _judge_code(self, code: CodeType) -> bool | None:
+        """True of a framework's code, False of a workload's, None of any other's."""
+        if code not in self._known:
+            of_framework = any(each in code.co_filename for each in _FOLDERS)
+            own = f"{os.sep}benchcore{os.sep}" in code.co_filename
+            self._known[code] = True if of_framework else (False if own else None)
+        return self._known[code]
+
+
+_IN_C = object()
+
+
+def _is_of_python(called: Any) -> bool:
+    """Whether calling it enters a function of Python, which is an event of its own."""
+    return hasattr(getattr(called, "__func__", called), "__code__")
+
+
+def is_of_framework(called: Any) -> bool:
+    """Whether a callable belongs to a framework."""
+    called = getattr(called, "func", called)  # of a partial function
+    owner = getattr(called, "__self__", None)
+    owners = (called, type(called), getattr(called, "__objclass__", None), owner, type(owner))
+    modules = (str(getattr(each, "__module__", "")) for each in owners)
+    return any(each.partition(".")[0] in _FRAMEWORKS for each in modules)

@@ -1,0 +1,111 @@
+"""What Python and the frameworks do beside a step's work is found, in an environment's Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchcore.cell.proof.switches import AS_SET
+
+_OF_PYTHON = """
+import copy, functools, json, zlib
+import jax
+from benchcore.cell.proof.host_time import Watch, exceeds_host_time
+
+placed, double = jax.device_put(1.0), jax.jit(lambda x: x + x)
+numbers, texts = list(range(3000)), [b"x" * 200_000] * 20
+
+def call_often():
+    for _ in range(3000):
+        call_nothing()
+
+def call_nothing():
+    pass
+
+def loop_in_jax():
+    for _ in range(30):
+        double(placed)
+
+unfair = [
+    lambda: list(map(zlib.crc32, texts)), lambda: copy.deepcopy(numbers), call_often,
+    lambda: [zlib.crc32(each) for each in texts], lambda: 3 ** 100_000 % 7 ** 50_000,
+]
+fair = [loop_in_jax, functools.partial(double, placed), lambda: jax.grad(lambda x: x * x)(placed)]
+print(json.dumps([[exceeds_host_time(each) for each in steps] for steps in (unfair, fair)]))
+print(Watch().measure(loop_in_jax).calls)
+"""
+
+
+def _run_in_environment(python: Path, code: str) -> str:
+    """What it prints, in an environment's Python, which is 3.12 or later."""
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+    command = [str(python), "-P", "-s", "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.provisions
+def test_time_of_pythons_own_is_no_frameworks(framework_python: Callable[[str], Path]) -> None:
+    """Whatever takes it: a line, a function of a library, or many short calls."""
+    printed = _run_in_environment(framework_python("jax"), _OF_PYTHON).splitlines()
+    assert json.loads(printed[0]) == [[True] * 5, [False] * 3]
+    assert printed[1] == "30"
+
+
+_TORCH_BESIDE = """
+import torch
+from benchcore.cell.proof.switches import describe_changes
+from benchcore.cell.proof.torch_watch import describe_optimizers, list_switches
+
+before = list_switches(torch)
+with torch.autograd.profiler.profile():
+    print(describe_changes(before, list_switches(torch)))
+optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+print(describe_optimizers(torch))
+optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1, foreach=False)
+print(describe_optimizers(torch))
+handle = torch.nn.modules.module.register_module_forward_hook(lambda *given: None)
+print(describe_changes(before, list_switches(torch)))
+handle.remove()
+with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+    print(describe_changes(before, list_switches(torch)))
+print(describe_changes(before, list_switches(torch)))
+"""
+
+
+@pytest.mark.provisions
+def test_what_torch_runs_beside_its_operations_is_a_switch(
+    framework_python: Callable[[str], Path],
+) -> None:
+    assert _run_in_environment(framework_python("torch"), _TORCH_BESIDE).splitlines() == [
+        "profiler True",
+        "usual",
+        "foreach off",
+        "hooks of all modules ['_global_forward_hooks']",
+        "hooks of saved tensors True",
+        AS_SET,
+    ]
+
+
+_JAX_BESIDE = """
+import tempfile
+import jax
+from benchcore.cell.proof.jax_watch import is_profiling
+
+print(any(is_profiling()["profiler"]))
+jax.profiler.start_trace(tempfile.mkdtemp())
+print(any(is_profiling()["profiler"]))
+jax.profiler.stop_trace()
+print(any(is_profiling()["profiler"]))
+"""
+
+
+@pytest.mark.provisions
+def test_a_profiler_of_jax_is_a_switch(framework_python: Callable[[str], Path]) -> None:
+    printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE)
+    assert printed.split() == ["False", "True", "False"]
