@@ -25,7 +25,7 @@ from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_fla
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.same_work import list_calls
-from benchcore.cell.proof.switches import CONFIG
+from benchcore.cell.proof.switches import AS_SET, CONFIG, describe_changes
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
@@ -58,6 +58,10 @@ class JaxRuntime:
         self._num_compilations = 0
         self._num_cache_hits = 0
         self._compiled: Any = None
+        self._own_settings: dict[str, object] | None = None
+        """The compiler's, as `initialise` left them."""
+        self._while_compiling = {AS_SET}
+        """How they differed while something was compiled."""
 
     def import_framework(self) -> None:
         """Import jax and listen to its compilations from the start."""
@@ -72,6 +76,9 @@ class JaxRuntime:
         if stage:
             self._clock.record(stage, duration, time.perf_counter())
             self._num_compilations += stage == "compile"
+        if stage == "compile" and self._own_settings is not None:
+            now = jax_watch.list_compiler_settings(self._jax)
+            self._while_compiling.add(describe_changes(self._own_settings, now))
 
     def _on_event(self, event: str, **_: object) -> None:
         self._num_cache_hits += event == _CACHE_HIT
@@ -119,6 +126,7 @@ class JaxRuntime:
             self._jax.config.update("jax_num_cpu_devices", devices)
         self._device = self._find_device(device, devices)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
+        self._own_settings = jax_watch.list_compiler_settings(self._jax)
 
     def _find_device(self, name: str, devices: int) -> Any:
         """The first of as many devices, or the only one of a process of a group."""
@@ -235,8 +243,11 @@ class JaxRuntime:
         """The whole configuration, and what the harness calls."""
         called = identify(self._jax, ("block_until_ready", "live_arrays", "make_jaxpr"))
         config = self._jax.config.values.items()
-        profiles = jax_watch.is_profiling()
-        return {**{f"{CONFIG}{name}": value for name, value in config}, **called, **profiles}
+        beside = {
+            **jax_watch.is_profiling(),
+            "settings while compiling": sorted(self._while_compiling - {AS_SET}),
+        }
+        return {**{f"{CONFIG}{name}": value for name, value in config}, **called, **beside}
 
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """What a step does on the host, what it owes, and whether an eager side is one."""

@@ -43,6 +43,15 @@ def is_profiling() -> dict[str, object]:
     return {"profiler": [each is not None for each in (*sessions, server)]}
 
 
+def list_compiler_settings(jax: Any) -> dict[str, object]:
+    """The part of JAX's configuration by which XLA compiles."""
+    values = jax.config.values.items()
+    return {name: each for name, each in values if any(part in name for part in _OF_COMPILERS)}
+
+
+_OF_COMPILERS = ("effort", "optimi", "xla")
+
+
 def describe_compiled(jax: Any, step: Callable[[], object]) -> str:
     """`yes` if a step is one call of a compiled function, `no` if it is any other call, or several.
     Afterwards the program may hold tracers until it is reset."""

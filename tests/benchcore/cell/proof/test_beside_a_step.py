@@ -95,8 +95,20 @@ def test_what_torch_runs_beside_its_operations_is_a_switch(
 _JAX_BESIDE = """
 import tempfile
 import jax
+from benchcore.cell.jax_runtime import JaxRuntime
 from benchcore.cell.proof.jax_watch import is_profiling
+from benchcore.cell.proof.switches import describe_changes
 
+runtime = JaxRuntime()
+runtime.import_framework()
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={})
+before, placed = runtime.switches(), jax.device_put(1.0)
+jax.jit(lambda x: x + x)(placed)
+print(describe_changes(before, runtime.switches()))
+jax.config.update("jax_disable_most_optimizations", True)
+jax.jit(lambda x: x * x)(placed)
+jax.config.update("jax_disable_most_optimizations", False)
+print(describe_changes(before, runtime.switches()))
 print(any(is_profiling()["profiler"]))
 jax.profiler.start_trace(tempfile.mkdtemp())
 print(any(is_profiling()["profiler"]))
@@ -106,6 +118,9 @@ print(any(is_profiling()["profiler"]))
 
 
 @pytest.mark.provisions
-def test_a_profiler_of_jax_is_a_switch(framework_python: Callable[[str], Path]) -> None:
-    printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE)
-    assert printed.split() == ["False", "True", "False"]
+def test_a_profiler_of_jax_and_how_it_compiles_are_switches(
+    framework_python: Callable[[str], Path],
+) -> None:
+    printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE).splitlines()
+    changed = "settings while compiling ['jax_disable_most_optimizations True']"
+    assert printed == [AS_SET, changed, "False", "True", "False"]
