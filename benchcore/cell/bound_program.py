@@ -28,6 +28,8 @@ _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 _FEWEST_SETTLED = 3
 DRAWN = "random_numbers"
 """The manifest's reading of how many a step draws."""
+OPERATION_SIZE = "operation_size"
+"""The manifest's reading of how much a typical operation works on."""
 _NUM_FRESH_READ = 2
 """Steps on unseen inputs whose outputs are compared."""
 
@@ -178,6 +180,8 @@ class BoundProgram:
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
         found = {DRAWN: str(taken.drawn)}
+        if size := taken.find_typical_size():
+            found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:
             found["reads"] = describe_read(taken.arrays, given)
         if uncomputed := describe_uncomputed(taken.uncomputed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchcore.cell.bound_program import DRAWN, BoundProgram, Step
+from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
 from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.own_code import list_timed
@@ -65,9 +65,10 @@ class Inspection:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             if self._alone:
+                taken = program.describe_taken(runtime.take_apart)
                 if size := (self._products or {}).get("size"):
                     self._watched["product_size"] = f"{size:.4g} FLOP"
-                taken = program.describe_taken(runtime.take_apart)
+                    taken.pop(OPERATION_SIZE, None)  # of operations that differ more
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are the silent ones of the proof
                     program.check_training(self._run_steps, silent=False)

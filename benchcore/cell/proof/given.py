@@ -115,11 +115,22 @@ def _is_plain(array: np.ndarray) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
-    and what it returns that it did not compute."""
+    what it returns that it did not compute, and how many elements the largest array of each of its
+    operations has."""
 
     arrays: list[np.ndarray]
     drawn: int
     uncomputed: list[np.ndarray] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def find_typical_size(self) -> int:
+        """The size of the operations up to which half of all elements are moved; 0 = none are."""
+        moved = 0
+        for size in sorted(self.sizes):
+            moved += size
+            if 2 * moved >= sum(self.sizes):
+                return size
+        return 0
 
 
 class Returned:

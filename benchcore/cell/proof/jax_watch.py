@@ -78,7 +78,24 @@ def take_apart(jax: Any, step: Callable[[], object]) -> Taken:
         arrays=[copy_to_host(each) for each in plain],
         drawn=_count_drawn(traced),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
+        sizes=list(_list_sizes(traced)),
     )
+
+
+_WITH_FUNCTION = ("pallas", "reduce", "scatter", "select_and", "sort")
+"""How the names of operations begin whose inner programs are of a few numbers."""
+
+
+def _list_sizes(traced: Any) -> Iterator[int]:
+    """Elements of the largest array of each operation, as often as a loop runs."""
+    for equation in getattr(traced, "jaxpr", traced).eqns:
+        name, inner = equation.primitive.name, list(list_inner(equation))
+        if inner and not name.startswith(_WITH_FUNCTION):
+            times = equation.params["length"] if name == "scan" else 1
+            yield from times * [size for each in inner for size in _list_sizes(each)]
+        else:
+            arrays = (each.aval for each in (*equation.invars, *equation.outvars))
+            yield max((each.size for each in arrays if hasattr(each, "size")), default=0)
 
 
 def _list_uncomputed(closed: Any) -> list[Any]:

@@ -132,6 +132,7 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     made: set[int] = set()
     computed: set[int] = set()
     found: dict[int, Any] = {}
+    sizes: list[int] = []
     drawn = 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -144,8 +145,11 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         out = func(*args, **kwargs)
         written = _identify(torch, out)
         made.update(written - found.keys())
-        computed.update(written - _identify(torch, (args, kwargs)))  # the others are views
-        computed.update(_identify(torch, _list_changed(func, args, kwargs)))
+        new = written - _identify(torch, (args, kwargs))  # the others are views
+        new |= _identify(torch, _list_changed(func, args, kwargs))
+        computed.update(new)
+        if new:
+            sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
         if _read_generators(torch, func, kwargs) != before:
             drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
         return out
@@ -158,7 +162,10 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         if each.untyped_storage()._cdata not in computed
     ]
     return Taken(
-        arrays=list(found.values()), drawn=drawn, uncomputed=[copy_to_host(each) for each in left]
+        arrays=list(found.values()),
+        drawn=drawn,
+        uncomputed=[copy_to_host(each) for each in left],
+        sizes=sizes,
     )
 
 

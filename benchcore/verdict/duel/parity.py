@@ -7,7 +7,7 @@ as each side runs with what a search with equal budgets found best for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -126,23 +126,29 @@ def _judge_sizes(a: ParitySide, b: ParitySide) -> list[str]:
     ]
     if not all(settings):
         return []
-    sizes = [_read_sizes(side) for side in (a, b)]
+    return [
+        f"{_describe_difference(key, a, b)}: one side computes in smaller pieces"
+        for key, most in MOST_UNLIKE_SIZES.items()
+        if _are_unlike([_read_sizes(side, key) for side in (a, b)], most)
+    ]
+
+
+def _are_unlike(sizes: Sequence[Sequence[float]], most: float) -> bool:
     found = [each for of_side in sizes for each in of_side]
-    if not all(sizes) or max(found) <= MOST_UNLIKE_SIZES * min(found):
-        return []
-    return [f"{_describe_difference(_SIZE, a, b)}: one side computes in smaller pieces"]
+    return all(sizes) and max(found) > most * min(found)
 
 
-def _read_sizes(side: ParitySide) -> list[float]:
-    """FLOP of the typical product of each inspected start whose reading differs."""
-    readings = side.manifest.get(_SIZE, "").split(", then ")
-    return [float(each.removesuffix(" FLOP")) for each in readings if each]
+def _read_sizes(side: ParitySide, key: str) -> list[float]:
+    """Of each inspected start whose reading differs."""
+    readings = side.manifest.get(key, "").split(", then ")
+    return [float(each.partition(" ")[0]) for each in readings if each]
 
 
-_SIZE = "product_size"
-MOST_UNLIKE_SIZES = 1.5
-"""How many times as large one side's typical product may be as the other's. Of our tiny cases: at
-most 1.11 times (gradients per sample, whose attention torch's `vmap` takes apart)."""
+MOST_UNLIKE_SIZES = {"product_size": 1.5, "operation_size": 5.0}
+"""How many times as large one side's typical product may be as the other's (FLOP), and where there
+are no products its typical operation (elements). Of our tiny cases: at most 1.11 times (gradients
+per sample, whose attention torch's `vmap` takes apart), and 4 times (`ops tiny_op_gather`, whose
+few indices JAX checks one by one; larger cases: 1.0)."""
 _IN_PIECES = ("batching", "chunk", "per_sample", "kernel", "aggregate", "strategy", "processes")
 PLAIN = {each.name: each.default for each in fields(BuildSettings) if each.name in _IN_PIECES}
 """The defaults of settings by which an arm chooses in what pieces a step computes."""

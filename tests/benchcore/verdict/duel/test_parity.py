@@ -83,6 +83,16 @@ def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bo
     assert violations == (() if fair else (wanted,))
 
 
+def test_operations_on_smaller_arrays_void_the_pair_where_there_are_no_products() -> None:
+    def judge(of_jax: str, of_torch: str) -> bool:
+        sides = _jax(operation_size=of_jax), _torch(operation_size=of_torch)
+        return compare_sides(*sides, "t").violations == ()
+
+    assert judge("4096 elements", "4096 elements, then 1024 elements")
+    assert not judge("256 elements", "4096 elements")
+    assert judge("256 elements", "")
+
+
 @pytest.mark.parametrize(
     ("of_jax", "of_torch", "fair"),
     [
