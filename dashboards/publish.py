@@ -18,6 +18,7 @@ from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
+from benchcore.store.series import AHEAD, MOST_AHEAD
 from dashboards.formatting import format_ns, is_missing
 from dashboards.site.downloads import add_pairs, drop_pairs, list_section, write_parquet
 from dashboards.site.duels import list_duels
@@ -194,7 +195,8 @@ def _finish(
             each["docs"] = []
     nights = [each for each in catalog["campaigns"] if each["kind"] == "nightly"]
     _write_verdicts(files, nights, changes)
-    catalog["newest_night"] = nights[-1]["name"] if nights else ""
+    night = find_newest_night(nights, now)
+    catalog["newest_night"] = night or ""
     catalog["generated_at"] = f"{now:%Y-%m-%d %H:%M} UTC"
     files.write("catalog", catalog)
     files.write("open_events", open_events(changes, now))
@@ -211,10 +213,20 @@ def _finish(
     calibration = measure_calibration(engine, files.read("calibration"))
     files.write("calibration", {name: calibration[name] for name in JUDGED})
     files.write("pages/health", health_page(state, catalog, calibration))
-    newest = files.read(f"campaigns/{nights[-1]['name']}") if nights else None
+    newest = files.read(f"campaigns/{night}") if night else None
     write_machine_files(state.site, catalog, changes, newest)
     files.flush()
     write_shared(state.site, read_mark(state))
+
+
+def find_newest_night(nights: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
+    """The name of the newest night, from the catalogue's entries in the order of time; None = there
+    is none. Tonight stays the night before a few that a wrong clock dated far ahead."""
+    begun = [datetime.fromisoformat(each["counts"]["begun"]) for each in nights]
+    for place in range(max(1, len(nights) - MOST_AHEAD), len(nights)):
+        if begun[place] > now + AHEAD and begun[place] - begun[place - 1] > AHEAD:
+            return nights[place - 1]["name"]
+    return nights[-1]["name"] if nights else None
 
 
 def _write_verdicts(

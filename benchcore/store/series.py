@@ -60,10 +60,10 @@ CaseOnDevice = tuple[str, str, str, str]
 """Workload, case, track and device fingerprint."""
 _OF_DUEL = (*_OF_CASE, "checkpoint")
 KEY_COLUMNS = tuple(each.name for each in fields(SeriesKey))
-_MOST_AHEAD = 4
+MOST_AHEAD = 4
 """Nights, or days with a duel run, that a wrong clock may have dated ahead of the others."""
-_GAP = timedelta(days=14)
-"""Nights that are dated after such a gap may be of a wrong clock."""
+AHEAD = timedelta(days=14)
+"""Nights that are dated after such a gap, or so far in the future, may be of a wrong clock."""
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
 
@@ -140,7 +140,7 @@ def _find_newest(session: Session) -> datetime | None:
     """The newest start; if only a few days follow a gap, the newest one before it."""
     newest = session.scalar(select(func.max(DuelRun.started_at)))
     day = newest
-    for _ in range(_MOST_AHEAD if day is not None else 0):
+    for _ in range(MOST_AHEAD if day is not None else 0):
         assert day is not None
         begin = datetime.combine(day, time.min, day.tzinfo)
         before = session.scalar(
@@ -148,7 +148,7 @@ def _find_newest(session: Session) -> datetime | None:
         )
         if before is None:
             break
-        if day - before > _GAP:
+        if day - before > AHEAD:
             newest = before
         day = before
     return newest
@@ -170,11 +170,11 @@ def _leave_out_ahead(pairs: Sequence[_MeasuredPair]) -> Sequence[_MeasuredPair]:
     gap, and are in the future or were ingested before the night ahead of the gap. Else they would
     be the last night for as long, and their environments the newest ones."""
     ordered = sorted(pairs, key=lambda each: (each.pair.started_at, each.pair.id))
-    for count in range(min(_MOST_AHEAD, len(ordered) - 1), 0, -1):
+    for count in range(min(MOST_AHEAD, len(ordered) - 1), 0, -1):
         before, ahead = ordered[-count - 1].pair, [each.pair for each in ordered[-count:]]
         was_first = all(each.ingested_at < before.ingested_at for each in ahead)
-        is_future = ahead[0].started_at > datetime.now(UTC) + _GAP
-        if (was_first or is_future) and ahead[0].started_at - before.started_at > _GAP:
+        is_future = ahead[0].started_at > datetime.now(UTC) + AHEAD
+        if (was_first or is_future) and ahead[0].started_at - before.started_at > AHEAD:
             return ordered[:-count]
     return ordered
 

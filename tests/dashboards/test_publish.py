@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from dashboards import publish
+from dashboards.publish import find_newest_night
 from dashboards.site.files import SiteFiles
 
 
@@ -33,3 +35,26 @@ def test_a_new_site_gets_the_newest_campaigns(
     assert f"The database has {left} more campaigns" in str(files.read("pages/runs"))
     assert list_newest_campaigns(engine, 0) == every[-1:]
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("days", "newest"),
+    [
+        ((0, 1, 2), 2),
+        ((0, 1, 2, 1100), 2),  # a wrong clock
+        ((0, 1, 2, 1100, 1101), 2),
+        ((0, 1, 2, 14), 14),
+        ((-400, -365, -300), -300),  # old nights with gaps
+        ((1100, 1101, 1102), 1102),  # a history of later years
+        ((0, *range(1100, 1106)), 1105),
+        ((), None),
+    ],
+)
+def test_a_night_that_a_wrong_clock_dated_far_ahead_is_not_tonight(
+    days: tuple[int, ...], newest: int | None
+) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    nights = [
+        {"name": day, "counts": {"begun": (now + timedelta(days=day)).isoformat()}} for day in days
+    ]
+    assert find_newest_night(nights, now) == newest
