@@ -12,7 +12,7 @@ import numpy as np
 from benchcore.verdict.history.conditions import ConditionChange, list_lasting_changes
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_CORRELATED, MOST_OUTLIERS
-from benchcore.verdict.history.series import Series
+from benchcore.verdict.history.series import METHOD_CONDITION, Series
 from benchcore.verdict.history.thresholds import (
     LASTING_NIGHTS,
     LEVEL_NIGHTS,
@@ -124,9 +124,10 @@ def measure_levels(
         first = max((each for each in shifts if each <= before), default=0)
         begin, end = since, min((each for each in shifts if each > after), default=len(logs))
         old, new = logs[first : before + 1], logs[after:end]
-    middle, changed, own = measure_level(old), logs[begin:end], 0.0
+    middle, changed, own, earlier = measure_level(old), logs[begin:end], 0.0, logs[:since]
     if nights.trigger == "bridge":  # it is taken from the nights since
         own = series.nights[after].bridged - series.nights[before].bridged
+        earlier = earlier + _take_bridges_out(series, before)[:since]
     spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
@@ -141,13 +142,29 @@ def measure_levels(
         correlation=max(measure_correlation(old), measure_correlation(residuals)),
         since=tuple(logs[[*compared, end - 1]].tolist()),
         longest_spell=find_longest_spell(
-            logs[:since], middle, float(np.median(changed)) + own, series.list_releases()
+            earlier, middle, float(np.median(changed)) + own, series.list_releases()
         ),
         changes=_list_changes(series, range(first, before + 1), range(after, end)),
         scale=series.scale,
     )
     moved = replace(found_levels, after=found_levels.after + own)
-    return replace(found_levels, known=find_known_level(logs[:since], moved))
+    return replace(found_levels, known=find_known_level(earlier, moved))
+
+
+def _take_bridges_out(series: Series, before: int) -> np.ndarray:
+    """What bridges took from each night more than from row `before`: a driver that comes back
+    returns to its level. Not of other METHODs, whose levels no machine has."""
+    bridged, method = series.nights[before].bridged, _find_method(series, before)
+    return np.array(
+        [
+            night.bridged - bridged if _find_method(series, row) == method else 0.0
+            for row, night in enumerate(series.nights)
+        ]
+    )
+
+
+def _find_method(series: Series, row: int) -> str | None:
+    return series.nights[row].conditions.get(METHOD_CONDITION)
 
 
 def _list_changes(series: Series, old: range, new: range) -> tuple[ConditionChange, ...]:

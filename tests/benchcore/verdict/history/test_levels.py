@@ -193,3 +193,19 @@ def test_a_bridged_level_is_new_although_the_series_goes_on_across_it() -> None:
     nights = [replace(night, log_ratio=float(log)) for night, log in zip(nights, logs, strict=True)]
     found = measure_levels(make_series(nights), bridge)
     assert (found.longest_spell, found.known) == (10, 10)
+
+
+def test_a_driver_that_comes_back_returns_to_a_known_level() -> None:
+    """The nights under the other driver have its effect taken from them, too."""
+    logs = np.random.default_rng(3).normal(0, 0.005, 60)
+    bridge = SuspectedNights(trigger="bridge", before="49", since="50", after="50")
+    for methods, known in ((["1"] * 60, 40), (["1"] * 40 + ["2"] * 20, 0)):
+        nights = [
+            replace(
+                night,
+                bridged=0.05 if 40 <= row < 50 else 0.0,
+                conditions={"METHOD": methods[row]},
+            )
+            for row, night in enumerate(_series(logs).nights)
+        ]
+        assert measure_levels(make_series(nights), bridge).known == known
