@@ -20,10 +20,15 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.variables import VARIABLES
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python
+for _each in VARIABLES:
+    if _each.name.startswith("DEADHEAT_"):  # settings of the machine that runs the tests
+        os.environ.pop(_each.name, None)
 # For scripts in a framework's Python; contenders have their own. Threads would wait for each
 # other at every tiny operation, and Inductor's pool imports torch once more.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
@@ -53,6 +58,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def state(tmp_path: Path) -> State:
     """An empty state folder."""
     return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def engine(state: State) -> Iterator[Engine]:
+    """An empty SQLite; in `benchcore/store/` also of another engine."""
+    opened = open_database(state.database_url)
+    yield opened
+    opened.dispose()
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 from package_index import Index, serve_index
 
-from benchcore.state import State
-from benchcore.store.database import Engine, open_database
-
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
@@ -19,12 +16,3 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
         for name, value in made.settings(tmp_path).items():
             monkeypatch.setenv(name, value)
         yield made
-
-
-@pytest.fixture
-def engine(state: State, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """An empty SQLite; in `store/` also of another engine."""
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    opened = open_database(state.database_url)
-    yield opened
-    opened.dispose()

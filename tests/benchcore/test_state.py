@@ -29,7 +29,6 @@ def test_the_database_is_at_the_configured_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = open_state(tmp_path)
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     assert state.database_url == f"sqlite:///{tmp_path / 'deadheat.db'}"
     monkeypatch.setenv("DEADHEAT_DATABASE_URL", "postgresql+psycopg://somewhere/deadheat")
     assert state.database_url == "postgresql+psycopg://somewhere/deadheat"

@@ -19,10 +19,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
     """A state folder whose site shows made-up nights; tests only read it."""
     state = open_state(tmp_path_factory.mktemp("nights"))
     keep_nights(state).dispose()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-        publish_campaign(state, name_night(NIGHTS - 1))
-        publish_study(state, ADHOC, "waterfall.html", "<html data-ready><h1>A waterfall</h1>")
+    publish_campaign(state, name_night(NIGHTS - 1))
+    publish_study(state, ADHOC, "waterfall.html", "<html data-ready><h1>A waterfall</h1>")
     return state
 
 

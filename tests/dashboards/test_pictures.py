@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -11,17 +10,11 @@ import pytest
 from result_documents import JAX, TORCH, make_document, make_history
 from stored_histories import open_history
 
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, refresh_suspicions
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.pictures import chart_series, draw_forest, draw_series_png, to_data_uri
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    return open_state(tmp_path)
 
 
 def _read_texts(svg: str) -> list[str]:

@@ -19,7 +19,6 @@ from dashboards.site.files import SiteFiles
 def test_a_new_site_gets_the_newest_campaigns(
     nights: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.setattr(publish, "_MOST_DUELS", 12)
     state = open_state(tmp_path / "state")
     shutil.copy(nights.root / "deadheat.db", state.root / "deadheat.db")

@@ -57,7 +57,6 @@ GOLDEN = Path(__file__).with_name("wandb_report.golden.json")
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     """With a campaign of one duel that counts; it is no night."""
     monkeypatch.setenv("DEADHEAT_WANDB", "team/dead-heat")
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))  # where a key or a copy may be
     state = open_state(tmp_path / "state")

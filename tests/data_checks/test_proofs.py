@@ -10,18 +10,13 @@ from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool
 
 from benchcore.program import Precision
 from benchcore.state import State
-from benchcore.store.database import Engine, open_database
+from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 
 SUITES = {"pairs", "proofs"}
-
-
-@pytest.fixture
-def engine(state: State) -> Engine:
-    return open_database(state.database_url)
 
 
 def _document(*racers: Any, **duel: Any) -> dict[str, Any]:

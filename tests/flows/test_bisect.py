@@ -51,9 +51,8 @@ VERSIONS = ("1.1", "1.2")
     ],
 )
 def test_bad_input_is_reported_before_anything_is_measured(
-    changes: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: list[str], words: str, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     result = CliRunner().invoke(app, [*COMMAND, *changes, "--state", str(tmp_path)])
     assert isinstance(result.exception, UserError)
     assert words in str(result.exception)
@@ -119,7 +118,6 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     _publish(built, monkeypatch)
     spool_ceiling(open_state(tmp_path / "state"))
     monkeypatch.setattr("benchcore.experiments.pairs._list_ceilings", lambda *given: ())
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Few starts, so that a wide bound is what they can show.
     more = ["--good", "1.1", "--bad", "1.2", "--looks", "3", "--bound", "0.5", "--profile", "ci"]
     more += ["--dependencies", "--state", str(tmp_path / "state")]
@@ -163,7 +161,6 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: None
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     question = {"framework": "jax", "workload": "matmul", "case": "tiny_op", "return_state": True}
     with pytest.raises(ParameterTypeError, match="case"):
         bisect(**{**question, "case": "../tiny_op", "return_state": False}, good="1.0", bad="2.0")

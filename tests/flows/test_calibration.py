@@ -33,9 +33,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterat
     profile = replace(ci, matches=(), calibration_matches=(RUN,), limits=limits)
     plan = draft_plan(profile, site="local", campaign="night", calibration=range(2, 10))
     save_plan(plan, root / "plan.json")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.delenv("DEADHEAT_DATABASE_URL", raising=False)
-        done = run_here("run", str(root / "plan.json"), "--json", "--state", str(root))
+    done = run_here("run", str(root / "plan.json"), "--json", "--state", str(root))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ratios"] == []
     yield root
@@ -46,11 +44,6 @@ def _run(state: Path, *arguments: str) -> str:
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
     return done.stdout
-
-
-@pytest.fixture(autouse=True)
-def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
 
 
 def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(

@@ -104,11 +104,6 @@ def _confirm(state: State, webhook: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(autouse=True)
-def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-
-
 def _noise(count: int, seed: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.3, 0.005, count)
 

@@ -69,7 +69,6 @@ def test_a_release_that_is_slower_is_said_to_be_in_one_sentence(
     )
     monkeypatch.setattr("flows.release.load_profile", _make_profile)
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     spool_ceiling(open_state(tmp_path / "state"))
     with serve_webhook() as (url, alerts):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)

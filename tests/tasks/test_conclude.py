@@ -38,8 +38,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def state(tmp_path: Path) -> State:
     state = open_state(tmp_path / "state")
     for number, campaign in enumerate(("older", "newer"), start=1):
         document = make_document(campaign=campaign, duel_run=f"{number:016x}", rounds=2)

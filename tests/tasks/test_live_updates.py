@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setenv("DEADHEAT_WANDB", "team/dead-heat")
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.setattr(live_updates, "PAUSE_S", 0.0)
     return open_state(tmp_path / "state")
 

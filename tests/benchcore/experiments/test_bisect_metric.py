@@ -18,18 +18,12 @@ from benchcore.experiments.rounds import RunContext
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 
 CONTEXT = RunContext(profile=load_profile("ci"), site="local")
 TARGET = BisectTarget(framework="jax", good="0.9.0", bad="0.9.1", workload="matmul", case="tiny_op")
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    return open_state(tmp_path / "state")
 
 
 def _environment(root: Path, version: str, framework: str = "jax") -> EnvironmentRecord:

@@ -89,7 +89,6 @@ def _move(document: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.delenv("DEADHEAT_WEBHOOK_URL", raising=False)
 
 

@@ -22,7 +22,7 @@ from benchcore.experiments.outbox import (
     set_picture,
     write_body,
 )
-from benchcore.state import State, open_state
+from benchcore.state import State
 
 DETAILS = {
     "moved": ["mlp infer_b128: jax-jit against torch-eager, cold_compile_s (open)"],
@@ -33,13 +33,6 @@ DETAILS = {
     "dashboard": "http://127.0.0.1:4201/night/index.html",
     "again": "deadheat compare mlp --case infer_b128 --a jax==0.10.1 --b jax==0.10.2",
 }
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    for name in ("DEADHEAT_WEBHOOK_URL", "DEADHEAT_NOTIFY", "DEADHEAT_DATABASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return open_state(tmp_path)
 
 
 def test_a_program_gets_json_and_people_get_text(

@@ -75,7 +75,6 @@ def _find(found: ReleaseVerdict, case: str, metric: str = "median_step_ns") -> d
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Else each test would build the environments, which no document here comes from.
     monkeypatch.setattr(duels, "is_whole", lambda _record: True)
     no_index = UserError("no index here")

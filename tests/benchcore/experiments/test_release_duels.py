@@ -26,7 +26,6 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*_given: object) -> None:
         raise UserError("no index here")
 
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.setattr(duels, "is_whole", lambda _record: True)
     monkeypatch.setattr(release_cause, "run_dependency_search", search)
 

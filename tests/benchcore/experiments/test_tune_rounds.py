@@ -50,7 +50,6 @@ def _begin(state: State, patch: pytest.MonkeyPatch, **changes: Any) -> TuneRound
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     """With the plan of a search that began."""
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state = open_state(tmp_path)
     save_campaign(_begin(state, monkeypatch).plan, state)
     return state

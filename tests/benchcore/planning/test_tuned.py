@@ -17,7 +17,7 @@ from benchcore.planning.tracks import TORCH_COMPILE, TRACKS
 from benchcore.planning.tuned import SCHEMA, TunedSettings, find_tuned, save_tuned, use_tuned
 from benchcore.protocol import METHOD, DuelLimits
 from benchcore.running import plans
-from benchcore.state import State, open_state
+from benchcore.state import State
 
 VERSIONS = {"jax": "0.12.0.1", "torch": "2.15.0"}
 RELEASES = {
@@ -65,11 +65,6 @@ def _profile(*more: Match, device: str = "cpu") -> Profile:
         workload="mlp", case="train_b128", arms=TRACKS["tuned"], expected_s=1, track="tuned"
     )
     return Profile(name="p", matches=(match, *more), device=device)
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path)
 
 
 def test_each_side_runs_with_the_settings_that_were_found_and_a_note_names_them(

@@ -25,13 +25,8 @@ from benchcore.running.duel_process import (
     result_path,
     run_duel,
 )
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.documents import read_document
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path)
 
 
 def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> None:

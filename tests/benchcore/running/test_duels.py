@@ -17,7 +17,7 @@ from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import duels, plans
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.frames.contenders import contender_frame
@@ -33,11 +33,6 @@ def _resolve(request: Any, interpreters: Any, *, python: str | None = None) -> R
         python=Path(sys.executable),
         python_version="3.11.7",
     )
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path)
 
 
 NIGHT = Placement(campaign="night")

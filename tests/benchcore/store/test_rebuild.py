@@ -142,10 +142,7 @@ def test_an_interrupted_rebuild_keeps_the_locks_of_environments_that_are_gone(
     again.dispose()
 
 
-def test_a_damaged_database_is_made_again_and_kept(
-    state: State, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_a_damaged_database_is_made_again_and_kept(state: State) -> None:
     spool_document(state.spool, make_history([0.1])[0])
     path = state.root / "deadheat.db"
     path.write_bytes(b"SQLite format 3\0" + b"no page" * 600)
@@ -161,9 +158,8 @@ def test_a_damaged_database_is_made_again_and_kept(
 
 
 def test_documents_of_another_folder_are_taken_in_without_a_plan(
-    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: State, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     results = tmp_path / "results"
     spool_document(results / "spool", make_history([0.1])[0])
     done = rebuild_database(state, lambda text: None, [results])

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from result_documents import JAX, TORCH, make_document
 from sqlalchemy import event
 from stored_histories import store_history
@@ -29,10 +28,7 @@ def _night(campaign: str, day: int, case: str, torch: Any = TORCH) -> dict[str, 
     return document
 
 
-def test_answers_of_other_cases_are_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_answers_of_other_cases_are_remembered(tmp_path: Path) -> None:
     state = open_state(tmp_path)
     engine = open_database(state.database_url)
     store_history(

@@ -18,10 +18,7 @@ from dashboards.publish import publish_campaign
 from dashboards.site.files import SiteFiles
 
 
-def test_an_error_against_float64_has_a_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_an_error_against_float64_has_a_history(tmp_path: Path) -> None:
     state = open_state(tmp_path)
     document = make_document((JAX, replace(TORCH, arm="torch-eager")))
     engine = open_history(state, [document])
@@ -40,11 +37,8 @@ def test_an_error_against_float64_has_a_history(
     assert row["log"] == pytest.approx(0.69315)
 
 
-def test_a_campaign_is_published_again_after_its_history_was_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_campaign_is_published_again_after_its_history_was_not_written(tmp_path: Path) -> None:
     """The catalogue is written before the histories that it names."""
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state = open_state(tmp_path)
     open_history(state, [make_document()]).dispose()
     save_plan(make_plan(CAMPAIGN), campaign_folder(state, CAMPAIGN) / "plan.json")

@@ -71,7 +71,6 @@ def test_badges_and_the_last_night_say_what_the_site_says(site: Path) -> None:
 def test_a_wandb_report_has_the_verdict_and_the_changes_of_the_site(
     nights: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.setenv("DEADHEAT_DASHBOARD_URL", "https://race.example")
     found = gather_report(nights, name_night(NIGHTS - 1))
     assert found is not None

@@ -69,7 +69,6 @@ def test_releases_that_cost_a_little_each_are_summed_up(tmp_path: Path) -> None:
 def test_a_case_that_only_an_old_campaign_measured_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.setattr(releases, "_MOST_CAMPAIGNS", 2)
     state = open_state(tmp_path)
     engine = open_database(state.database_url)

@@ -35,10 +35,7 @@ def _wobble(racer: Racer, by: float) -> Racer:
     return replace(racer, start_factors=(1.0, 1 + by, 1 - by))
 
 
-def test_each_release_has_its_certificate_from_all_starts_of_all_nights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_each_release_has_its_certificate_from_all_starts_of_all_nights(tmp_path: Path) -> None:
     assert "compares two versions" in _print(tmp_path)
     state = open_state(tmp_path)
     racers = [JAX, _wobble(OLD_JAX, 0.002), TORCH, replace(OLD_TORCH, step_ns=1.2e6)]
@@ -56,11 +53,8 @@ def test_each_release_has_its_certificate_from_all_starts_of_all_nights(
     assert "+20.0%" in printed
 
 
-def test_every_metric_of_a_release_has_its_certificate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_metric_of_a_release_has_its_certificate(tmp_path: Path) -> None:
     """Compile time and memory of three nights; what was measured twice only is not shown."""
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state = open_state(tmp_path)
     nights = make_history([0.0, 0.001, -0.001], [JAX, OLD_JAX])
     plant_amounts(nights, 0, "cold_compile_s", [1.41, 1.4, 1.39])
@@ -82,10 +76,7 @@ def test_every_metric_of_a_release_has_its_certificate(
     assert "at least 3" in twice["reason"]
 
 
-def test_one_change_among_many_tests_of_a_release_must_be_surer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_one_change_among_many_tests_of_a_release_must_be_surer(tmp_path: Path) -> None:
     state = open_state(tmp_path)
     nights = make_history([0.0, 0.001, -0.001], [JAX, OLD_JAX])
     plant_amounts(nights, 0, "cold_compile_s", [1.41, 1.3, 1.2])

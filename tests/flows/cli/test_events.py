@@ -33,10 +33,8 @@ CANDIDATE = {"side": "b", "kind": "package", "name": "triton", "old": "3.6", "ne
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path) -> Path:
     """A state folder with one event: torch became slower by a twentieth."""
-    for name in ("DEADHEAT_DATABASE_URL", "DEADHEAT_WEBHOOK_URL", "DEADHEAT_NOTIFY"):
-        monkeypatch.delenv(name, raising=False)
     state = open_state(tmp_path)
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.05 * (np.arange(16) >= 10)
     documents = make_history(logs.tolist())

@@ -36,10 +36,7 @@ def _nights() -> list[dict[str, Any]]:
     return listed
 
 
-def test_deleting_rows_takes_their_sentences_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_deleting_rows_takes_their_sentences_away(tmp_path: Path) -> None:
     engine = open_history(open_state(tmp_path), _nights())
     (answer,) = list_answers(engine)
     assert (answer["faster"], answer["duel_run"], answer["counts"]) == ("jax", RUNS[2], True)
@@ -76,9 +73,8 @@ def test_deleting_rows_takes_their_sentences_away(
 
 
 def test_a_single_operation_is_answered_with_its_last_pair_of_other_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     nights = _nights()
     for night, version in zip(nights, ("0.9.0", "0.9.0", "0.9.1"), strict=True):
         night["duel"]["use_case"] = "op"
@@ -100,10 +96,7 @@ def test_a_single_operation_is_answered_with_its_last_pair_of_other_versions(
     engine.dispose()
 
 
-def test_devices_that_share_work_show_what_each_holds_and_all_exchange(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_devices_that_share_work_show_what_each_holds_and_all_exchange(tmp_path: Path) -> None:
     shared = make_document([JAX, replace(TORCH, step_ns=JAX.step_ns * 2)], duel_run="1" * 16)
     for contender, held in zip(shared["contenders"], (2**20, 2**22), strict=True):
         contender["starts"][-1]["measured"] = {
@@ -132,10 +125,7 @@ def test_devices_that_share_work_show_what_each_holds_and_all_exchange(
     )
 
 
-def test_cases_of_several_shapes_show_what_a_new_one_costs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_cases_of_several_shapes_show_what_a_new_one_costs(tmp_path: Path) -> None:
     shaped = make_document([JAX, replace(TORCH, step_ns=JAX.step_ns * 2)], duel_run="1" * 16)
     shaped["duel"] |= {"workload": "recompile", "case": "infer_k7", "use_case": "infer"}
     for contender, new_shape_s in zip(shaped["contenders"], (0.25, 4.0), strict=True):
@@ -153,10 +143,7 @@ def test_cases_of_several_shapes_show_what_a_new_one_costs(
     assert "7 shapes" in row["case"]["text"]
 
 
-def test_single_operations_show_what_numpy_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_single_operations_show_what_numpy_takes(tmp_path: Path) -> None:
     eager = [
         replace(JAX, arm="jax-eager", name="jax-eager-0.9"),
         replace(TORCH, arm="torch-eager", name="torch-eager-2.10", step_ns=JAX.step_ns / 2),
@@ -179,11 +166,8 @@ def test_single_operations_show_what_numpy_takes(
     assert "JAX eager against PyTorch eager" in list_sentences([answer])[0]
 
 
-def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(tmp_path: Path) -> None:
     """Of the talk's last table: what both sides lack in their own library, and opinions."""
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     (section,) = [each for each in guide_page([])["blocks"] if each.get("id") == "not-measured"]
     (table,) = section["blocks"]
     assert {row["answer"] for row in table["rows"]} == {"not measured"}
@@ -203,10 +187,7 @@ def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
     assert "Community" not in filtered
 
 
-def test_an_answer_reads_only_the_nights_of_its_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+def test_an_answer_reads_only_the_nights_of_its_case(tmp_path: Path) -> None:
     engine = open_history(open_state(tmp_path), _nights())
     plans: list[str] = []
 

@@ -30,11 +30,6 @@ def _store(root: Path, logs: np.ndarray) -> None:
     open_history(open_state(root), make_history(logs.tolist())).dispose()
 
 
-@pytest.fixture(autouse=True)
-def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-
-
 def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     _store(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
     printed = " ".join(_run(tmp_path).split())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from result_documents import make_document, spool_document
 
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.seeds import list_trainings
@@ -46,11 +46,6 @@ def _make_document(*sides: Side) -> dict[str, Any]:
                 for epoch, each in enumerate(correct)
             ]
     return document
-
-
-@pytest.fixture
-def state(tmp_path: Any) -> State:
-    return open_state(tmp_path)
 
 
 def _store(state: State, document: dict[str, Any]) -> Engine:
