@@ -66,19 +66,19 @@ class Program:
 
     `step` is the only function that does the work: the clock times it, and the harness makes the
     evidence from it. It enqueues one step on inputs that `place` put on the device, and returns
-    everything that the device still owes, the parameters that it changes among it. It reads the
+    all that the device still has to finish, with the parameters that it changes. It reads the
     numbers that `place` and `reset` were given, in any layout. `reset` goes back to known values:
     these parameters and running statistics, an optimiser that has seen no step. The harness calls
-    it with arrays that the program has not been built with, too, so nothing may be kept from the
-    first ones. `read` copies a step's outputs to the host, `state` what steps change.
-    `silence(True)` lets the same step draw no random numbers, where it draws some.
+    it with arrays that the program has not been built with, too, so nothing of the
+    first ones may be stored. `read` copies a step's outputs to the host, `state` what steps change.
+    `silence(True)` disables the random numbers of the same step, if it draws any.
 
     `lower` gives the compiled step in the framework's own form, where there is one (JAX:
     `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as
     they are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no
     state`), of several devices `state` (every array that lasts from step to step), for JAX
     `function` with its `arguments`, for torch its `module`. `layers` gives each
-    layer's output by name, in forward order, to find the layer where two programs begin to differ.
+    layer's output by name, in forward order: it shows in which layer two programs begin to differ.
     `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
     `own_step` is what `step` does in this process, where others of its group follow each step.
     """

@@ -24,7 +24,7 @@ _ENDS = 500
 def simulate(seed: int, repeats: int) -> Iterator[History]:
     """`repeats` histories of each class, noise and size, half of them without a shift; 120 to 180
     nights. A ramp takes 10 nights, steps of a staircase are 20 nights apart. Two outlier nights in
-    a row are off by the size, which is no shift."""
+    a row are off by the size, which is not a shift."""
     rng = np.random.default_rng(seed)
     for kind, noise, size, number in product(NOISY + SHAPED, _NOISES, _SIZES, range(repeats)):
         yield _draw(rng, kind, noise, size if number % 2 else 0.0)

@@ -149,7 +149,7 @@ def _write_docs(folder: Path) -> None:
 
 
 def _provide(state: State, key: str) -> EnvironmentRecord:
-    """An environment with files of about its size; its Python is no program."""
+    """An environment with files of about its size; its Python is not a program."""
     folder = state.environments / key
     record = EnvironmentRecord(
         name=key,

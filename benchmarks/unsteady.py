@@ -65,7 +65,7 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
 
 def has_returned(machine: np.ndarray, night: int) -> bool:
     """Whether the machine that stays in this night stayed before, with another one since; fewer
-    than `_STAY` nights in a row are no stay."""
+    than `_STAY` nights in a row are not a stay."""
     ends = [0, *(np.flatnonzero(np.diff(machine[: night + 1])) + 1).tolist(), night + 1]
     stays = [int(machine[start]) for start, end in pairwise(ends) if end - start >= _STAY]
     return any(one != stays[-1] for one in stays[stays.index(stays[-1]) :]) if stays else False

@@ -83,8 +83,8 @@ def gather_progress(state: State, campaign: str) -> dict[str, Any]:
 
 def gather_report(state: State, campaign: str) -> dict[str, Any] | None:
     """The report of a night's profile: its title, `verdict`, number of pairs that count, open
-    changes and links, and which `speedups` have a history. None if the campaign is no night, or not
-    the newest of its profile."""
+    changes and links, and which `speedups` have a history. None unless the campaign is the
+    newest night of its profile."""
     plan, engine = load_campaign(state, campaign), open_database(state.database_url)
     is_night = name_kind(campaign, plan.profile) == "nightly"
     if not is_night or _list_nights(state, engine, plan.profile)[-1] != campaign:

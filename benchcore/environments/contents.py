@@ -34,7 +34,7 @@ def is_listed(folder: Path) -> bool:
 
 def find_damage(folder: Path) -> str | None:
     """What differs from the list; None = nothing. A file whose size and time of change are as
-    listed is not read again. New files are no damage."""
+    listed is not read again. New files are not damage."""
     there = dict(_stat_files(folder / "venv"))
     for name, (size, changed, sha256) in _read(folder).items():
         if name not in there:

@@ -29,7 +29,7 @@ CHANGE_COLUMNS = ("version", "before", "case", "arm", "metric", "certificate", "
 
 def find_versions(framework: str, *, below: str | None, count: int) -> PastReleases:
     """The newest versions that can be installed here, before `below` if given. Raises UserError if
-    `below` is no version, or the package index does not answer."""
+    `below` is not a version, or the package index does not answer."""
     if below is not None:
         try:
             Version(below)

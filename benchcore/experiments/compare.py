@@ -327,7 +327,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
 
 
 def _without_products(effective: Mapping[str, Any]) -> dict[str, Any]:
-    """What the step computed is checked against its case; it is no setting."""
+    """What the step computed is checked against its case; it is not a setting."""
     return {key: value for key, value in effective.items() if not key.startswith("products")}
 
 

@@ -140,7 +140,7 @@ def _read_lock(framework: str, end: str) -> dict[str, str]:
 def why_not(between: Between) -> Callable[[Moved], str | None]:
     """Returns a cached function: why the resolver refuses these moves; None = it resolves them.
 
-    Raises UserError if the package index doesn't answer: that is no refusal.
+    Raises UserError if the package index doesn't answer: that is not a refusal.
     """
     known: dict[Moved, str | None] = {}
 

@@ -103,7 +103,7 @@ def read_history(path: Path) -> History:
     """A CSV file with a column `value`, one row per night, and optionally a column `time`.
 
     An empty value is a night that was not measured. Times are dates (ISO 8601) or numbers; rows of
-    one night are its runs. Raises UserError for values that are no numbers, and for times that are
+    one night are its runs. Raises UserError for values that are not numbers, and for times that are
     none or out of order.
     """
     rows = _read_rows(path)

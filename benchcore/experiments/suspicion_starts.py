@@ -211,7 +211,7 @@ def read_starts(
     values: Mapping[tuple[str, str], Mapping[int, float]] | None = None,
 ) -> tuple[list[Start], list[str]]:
     """The starts that count, with the readings of the machine's probe, and why others don't: one on
-    another device, which a Slurm site can allocate, is no start of this suspicion.
+    another device, which a Slurm site can allocate, is not a start of this suspicion.
 
     `documents` are the results of the records, which have no probe readings. `values` are the
     amounts of the suspicion's metric by duel run and contender; None = it is step time.

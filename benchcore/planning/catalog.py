@@ -38,7 +38,7 @@ def _has_workload(workload: str) -> bool:
 
 
 def load_spec(workload: str) -> Spec:
-    """A workload's spec. Raises UserError for a name that is no folder of `workloads/`."""
+    """A workload's spec. Raises UserError for a name that is not a folder of `workloads/`."""
     if not _has_workload(workload):
         known = list_workloads()
         raise UserError(

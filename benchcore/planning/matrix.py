@@ -330,7 +330,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan. Raises UserError when it is no plan, or one that was changed by hand."""
+    """Read a plan. Raises UserError when it is not a plan, or one that was changed by hand."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         duels = [gather_limits(duel) for duel in document["duels"]]

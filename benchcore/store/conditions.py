@@ -14,7 +14,7 @@ from benchcore.verdict.history.conditions import Conditions
 from benchcore.verdict.history.series import METHOD_CONDITION
 
 _PINNED = ("previous", "pinned")
-"""Roles whose environment is old on purpose: its libraries are no condition of the night."""
+"""Roles whose environment is old on purpose: its libraries are not conditions of the night."""
 
 
 _MOST_VARIABLES = 500

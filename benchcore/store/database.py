@@ -293,7 +293,7 @@ def is_disk_full(error: Exception) -> bool:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether a file is no database of SQLite, or its pages are wrong."""
+    """Whether a file is not a database of SQLite, or its pages are wrong."""
     cause = getattr(error, "orig", None) or error
     damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
     return getattr(cause, "sqlite_errorcode", None) in damaged

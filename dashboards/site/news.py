@@ -82,7 +82,7 @@ def _seems_changed(suspicion: Mapping[str, Any]) -> bool:
 
 
 def write_run_verdict(campaign: Campaign) -> str:
-    """The verdict of a campaign that is no night: who is faster in its leading pair."""
+    """The verdict of a campaign that is not a night: who is faster in its leading pair."""
     ratios = campaign.rows("ratios")
     if not any(map(does_count, ratios)):
         return _explain_nothing(count_pairs(campaign), "in this run")

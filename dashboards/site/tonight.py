@@ -68,7 +68,7 @@ def describe_campaign(
 
 
 def title_campaign(campaign: Campaign) -> str:
-    """`Night of 2026-11-23`, or the campaign's name if it is no night."""
+    """`Night of 2026-11-23`, or the campaign's name if it is not a night."""
     if campaign.kind != "nightly":
         return campaign.name
     return f"Night of {campaign.begun:%Y-%m-%d}"

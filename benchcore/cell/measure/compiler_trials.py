@@ -1,4 +1,4 @@
-"""Where Inductor stores its trials of the C++ compiler, which are no part of a compilation."""
+"""Where Inductor stores its trials of the C++ compiler, which are not part of a compilation."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ add and subtract operands before they multiply, which a precision's definition a
 4x4 the error is 7 to 10 times as large, and TF32 would read as bfloat16.
 
 The border between two neighbours is the geometric mean of their roundoffs. Float16 has tf32's
-mantissa and reads as tf32; it is no precision of ours.
+mantissa and reads as tf32; it is not a precision of ours.
 """
 
 from __future__ import annotations

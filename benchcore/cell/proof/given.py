@@ -54,7 +54,7 @@ def describe_uncomputed(arrays: Iterable[np.ndarray]) -> str | None:
 
 
 def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays that are no other order of a known one, and not put together of their numbers."""
+    """The arrays that neither reorder a known one nor are composed of numbers of known ones."""
     import numpy as np
 
     found = [array for array in found if not any(np.array_equal(array, each) for each in known)]

@@ -48,7 +48,7 @@ _OUTSIDE = (
     "_cffi_backend", "_ctypes", "concurrent", "ctypes", "jax._src.config", "multiprocessing",
     "numpy", "subprocess", "threading", "torch.jit"
 )  # fmt: skip
-"""Packages of callables that the profiling hook may not see, as they are no built-in functions, or
+"""Packages of callables that the profiling hook may not see, as they are not built-in functions, or
 that switch something within a step."""
 
 
@@ -56,7 +56,7 @@ def list_host_calls(
     step: Callable[[], object], by_calls: Callable[[], object] | None = None
 ) -> list[str]:
     """Run one step under the interpreter's profiling hook, on its own thread, and one line by line
-    (`by_calls`, where operators of its arrays are no calls otherwise); before them another one,
+    (`by_calls`, where operators of its arrays are not calls otherwise); before them another one,
     which prints the warnings that a framework prints once. Their results are freed meanwhile: that
     may call a step's own code, too."""
     step()

@@ -14,7 +14,7 @@ CHOOSING = (
     "clamp", "dropout", "masked_fill", "max", "min", "select_n", "threshold_backward", "where"
 )  # fmt: skip
 """Operations that choose between values. Where the choice is always the same their result was there
-before, by the numbers of the case: they are no needless work, but what they don't choose is."""
+before, by the numbers of the case: they are not needless work, but what they don't choose is."""
 
 
 class TooLargeError(Exception):

@@ -22,7 +22,7 @@ AS_SET = "as set"
 CONFIG = "config "
 """How the names of a framework's own settings begin."""
 _LATER = (CONFIG, CODE)
-"""What is no change where it did not exist before."""
+"""What does not count as a change if it did not exist before."""
 WORK = "work between steps"
 """The name of what `works_meanwhile` finds."""
 Switches = Mapping[str, object]
@@ -60,7 +60,7 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 def _list_own(functions: Iterable[Any]) -> list[str]:
-    """Names of those that are no library's, such as what runs when memory is collected."""
+    """Names of those that belong to no library, such as what runs when memory is collected."""
     codes = (getattr(each, "__code__", None) for each in functions)
     return [each.co_name for each in codes if each is not None and is_own_code(each)]
 

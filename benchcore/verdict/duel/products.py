@@ -119,8 +119,8 @@ def _judge_compiled(name: str, share: float | None) -> str:
 
 
 def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_gpu: bool) -> str:
-    """Absent in documents from before it was found, where several devices share a step, and of
-    large steps. On a GPU what could not be found is no reason yet: it has not been run on one."""
+    """Absent in older documents, where several devices share a step, and for large steps. On a GPU,
+    where this has not been run, a missing count is not a reason yet."""
     needless, why = found.get("needless"), found["missing"].get("needless", SHARED)
     if needless is None:
         return (

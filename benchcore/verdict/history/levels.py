@@ -188,7 +188,7 @@ def find_longest_spell(
     """The most nights in a row that were nearer to the new level than to the old one, before others
     followed; a single night neither makes nor ends a spell.
 
-    The history's first nights are no spell if a release, by its row, may have ended them.
+    The history's first nights are not a spell if a release, by its row, may have ended them.
     """
     spells = _list_spells(logs, old, new)
     if spells and spells[0][0] == 0:

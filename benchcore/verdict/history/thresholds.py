@@ -55,7 +55,7 @@ one-sided tests). Chosen on seeds 15 and 16 of `chain`: 0.1 missed one of their 
 VERSION_NIGHTS = 14
 """Last nights in which a new environment is a suspicion."""
 VERSION_BEFORE = 30
-"""Nights before a new environment to compare with, if the last shift is no later."""
+"""Nights before a new environment to compare with, if the last shift is not later."""
 
 # Trigger `drift`: small changes that add up.
 DRIFT_DEVIATIONS = 4.0
@@ -76,7 +76,7 @@ class SeriesScale:
     """For counts: at least one side's level must also change by this much; 0 = any change."""
     exact: bool = False
     """Whether fresh starts may agree to the last digit, as bytes and counts do. Their spread then
-    counts as at least `noise_floor`; times that agree so are no independent starts."""
+    counts as at least `noise_floor`; times that agree so are not independent starts."""
 
     @property
     def bound(self) -> float:

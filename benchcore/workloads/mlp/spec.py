@@ -158,7 +158,7 @@ def tolerances(case: Case) -> dict[str, float]:
     bf16 and bf16_autocast, worst of 8 seeds (3 at the base sizes): logits 8e-3, loss trace 3e-3,
     gradient and (under autocast) update 3e-2, because ReLUs near their kink fall on either side.
     Tolerances are 3 times that and prove less than those of fp32: the fp32 case of a workload
-    proves that both sides are the same network. The update of pure bf16 is no evidence: a
+    proves that both sides are the same network. The update of pure bf16 is not evidence: a
     difference of two parameters has no digits left (0.25). tf32 has an eighth of bf16's roundoff
     and tolerance; it has not been run on a GPU.
     """

@@ -85,7 +85,7 @@ def measure_draws(numbers: np.ndarray, wanted: Distribution) -> dict[str, np.nda
 
     `moments`: mean and variance, in those of the distribution; `distribution`: the shares below its
     thresholds; `bounds`: 1 + the numbers outside; `tail`: the root of the share of far numbers
-    over the right one. `independence`: the share of neighbours, in either order, that are no other
+    over the right one. `independence`: the share of neighbours, in either order, that are not other
     neighbours too, and 1 + the largest correlation between the numbers and later ones. A block that
     is drawn twice shows in the former, one that is another's mirror image in the latter.
     """

@@ -128,7 +128,7 @@ def _pad(case: Case, rows: np.ndarray) -> np.ndarray:
 
 
 def join(case: Case, results: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """What a step computed of the rows that are no padding: `result` (batch, width)."""
+    """What a step computed of the rows that are not padding: `result` (batch, width)."""
     kept = [each[:length] for each, length in zip(results, case.lengths, strict=True)]
     return {"result": np.concatenate(kept)}
 

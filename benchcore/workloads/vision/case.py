@@ -278,7 +278,7 @@ def tolerances(
 
     bf16 and bf16_autocast: about three times the differences measured on CPUs (logits 1.4e-2, loss
     2e-3, loss trace 1e-2, running mean 9e-3 and variance 2.3e-2), which hides a wrong padding or
-    epsilon. Gradients differ by 0.6 and are no evidence: the fp32 case proves that both sides are
+    epsilon. Gradients differ by 0.6 and are not evidence: the fp32 case proves that both sides are
     the same network. tf32: logits about three times the emulated error, all else an eighth of
     bf16's; not run on a GPU.
     """

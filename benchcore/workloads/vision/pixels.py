@@ -30,7 +30,7 @@ def make_seen(pixels: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def make_inputs_seen(inputs: Iterable[np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
-    """The same of inputs that are no images."""
+    """The same of inputs that are not images."""
     return {"inputs": sketch(inputs), "labels": labels + 1}
 
 
