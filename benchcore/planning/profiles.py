@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchcore.errors import UserError
-from benchcore.planning.breadth import expect_s, list_arms, list_breadth
+from benchcore.planning.breadth import expect_s, list_arms, list_breadth, list_controls
 from benchcore.planning.seed0 import CELLS, Cell
 from benchcore.planning.tracks import (
     CONTROL_ARMS,
@@ -21,6 +21,7 @@ from benchcore.planning.tracks import (
     TORCH_CHANNELS_LAST,
     TORCH_COMPILE,
     TORCH_EAGER,
+    TORCH_EAGER_PREVIOUS,
     TRACKS,
     Arm,
 )
@@ -177,8 +178,8 @@ def ci() -> Profile:
             Match(
                 workload="mlp",
                 case="tiny_infer",
-                arms=(JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER),
-                expected_s=15,
+                arms=(JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER, TORCH_EAGER_PREVIOUS),
+                expected_s=20,
             ),
         ),
         limits=DuelLimits(starts=2, rounds=4, block_ms=10.0, warm_up_limit_s=0.5),
@@ -252,9 +253,12 @@ def h100() -> Profile:
     )
 
 
-def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
+def seed0(
+    cells: Sequence[Cell] = CELLS, device: str = "cpu", controls: tuple[Arm, ...] = CONTROL_ARMS
+) -> Profile:
     """Sixteen combinations: four networks, training and per-sample gradients, on one device and on
-    two. On a CPU, two devices share its cores. 32 minutes on two CPU cores."""
+    two. On a CPU, two devices share its cores. Training on one device is measured in the previous
+    versions, too. About 35 minutes on two CPU cores."""
     limits = DuelLimits(
         max_starts=5,
         compilations=1,
@@ -267,17 +271,19 @@ def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
         Match(
             workload=cell.workload,
             case=cell.case,
-            arms=(JAX_NEWEST, TORCH_COMPILE),
-            expected_s=90,
+            arms=(JAX_NEWEST, TORCH_COMPILE, *more),
+            expected_s=90 + 20 * len(more),
         )
         for cell in cells
+        for more in [controls if cell.use_case == 1 else ()]
     ]
     return _with_ceilings("seed0", matches, limits, device)
 
 
 def breadth() -> Profile:
     """Every kind of work once: networks, many models at once, operations, kernels, new shapes, and
-    the strategies of two devices. Each duel makes few starts: about an hour on two CPU cores."""
+    the strategies of two devices. Six cases are measured in the previous versions, too. Each duel
+    makes few starts: about an hour on two CPU cores."""
     limits = DuelLimits(
         starts=3,
         compilations=1,
@@ -290,7 +296,7 @@ def breadth() -> Profile:
         Match(
             workload=workload,
             case=case,
-            arms=list_arms(workload, case),
+            arms=(*list_arms(workload, case), *list_controls(workload, case)),
             expected_s=expect_s(workload, case),
         )
         for workload, case in list_breadth()

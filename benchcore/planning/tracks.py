@@ -25,6 +25,9 @@ JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": 
 TORCH_PREVIOUS = Arm(
     name="torch-compile", request="torch@previous", settings={"compile": "default"}
 )
+TORCH_EAGER_PREVIOUS = Arm(
+    name="torch-eager", request="torch@previous", settings={"compile": "none"}
+)
 JAX_EAGER = Arm(name="jax-eager", request="jax@newest", settings={"compile": "none"})
 TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})

@@ -55,6 +55,6 @@ def seed0(
             print_line(f"wrote {path}")
         return
     opened = open_state(state)
-    profile = seed0_profile([cell], device)
+    profile = seed0_profile([cell], device, controls=())
     drafted = draft_named(profile, f"seed0-{cell.name}", place, opened)
     print_outcome(measure_plan(drafted, opened, place.pool), as_json)

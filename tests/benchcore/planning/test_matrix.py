@@ -98,7 +98,7 @@ def test_a_profile_chooses_how_many_compilations_a_duel_makes(
     ("name", "digest"),
     [
         ("laptop", "eb10590090955976"),
-        ("ci", "b071ac3bc9291450"),
+        ("ci", "03e0d2d5705d8518"),
         ("smoke", "309bc02e8fb04449"),
         ("h100", "6fe63473dc9aeb4a"),
     ],
@@ -148,21 +148,6 @@ def _more_arms(track: str, case: str) -> list[str]:
     more = graphs if case.startswith(("infer_b1_", "train")) or case == "infer_b1" else []
     more = [*more, "jax-jit-no-donation"] if case.startswith("train") else more
     return ["jax-jit", "torch-compile", *more, "torch-compile-channels-last"]
-
-
-@pytest.mark.parametrize("name", ["laptop", "h100"])
-def test_a_nightly_profile_measures_each_framework_beside_its_previous_version(name: str) -> None:
-    plan = _plan(load_profile(name))
-    night = [
-        duel
-        for duel in plan.duels
-        if duel.track == "default" and duel.workload not in (*SENTINELS, "noop")
-    ]
-    assert night
-    for duel in night:
-        releases = [plan.releases[each.release] for each in duel.contenders]
-        roles = {(each.framework, each.role) for each in releases}
-        assert roles == set(product(("jax", "torch"), ("newest", "previous")))
 
 
 def test_h100_measures_what_each_basic_setting_gains() -> None:
