@@ -17,7 +17,7 @@ from benchcore.experiments.dependencies import describe_rounds, run_dependency_s
 from benchcore.experiments.dependency_moves import is_lock
 from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile, spread_starts
 from benchcore.experiments.rounds import Measurer, RunContext
-from benchcore.planning.catalog import check_case, find_case, proof_use_cases
+from benchcore.planning.catalog import check_case, find_case, list_proven
 from benchcore.planning.matrix import Plan, check_device
 from benchcore.planning.requests import parse_arm
 from benchcore.protocol import write_json
@@ -125,7 +125,7 @@ def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> d
 def _check_metric(target: BisectTarget) -> None:
     """Raises UserError for a metric that is not tracked, or an error that no proof of the target
     measures: no start would have a value."""
-    if find_tracked(target.metric) not in ERRORS:
+    if (metric := find_tracked(target.metric)) not in ERRORS:
         return
     arm = parse_arm(",".join((target.framework, *target.settings))).name
     if arm not in PROVEN_ARMS:
@@ -134,11 +134,18 @@ def _check_metric(target: BisectTarget) -> None:
             f"got {arm!r}; write `--set compile=none` alone for torch, and no --set for jax"
         )
     use_case = find_case(target.workload, target.case).use_case
-    if use_case not in proof_use_cases(target.workload):
+    proven = list_proven(target.workload, use_case)
+    if not proven:
         raise UserError(
             f"wanted a case whose {target.metric} a proof measures, got {target.workload} "
             f"{target.case}, and {target.workload} has no proof of the use case {use_case!r}; "
             "choose another --workload, --case or --metric"
+        )
+    if metric.place.removeprefix("proof.") not in proven:
+        measured = ", ".join(each.key for each in ERRORS if each.place[len("proof.") :] in proven)
+        raise UserError(
+            f"wanted a metric that the proof of {target.workload} {target.case} measures "
+            f"({measured}), got {target.metric!r}; choose one with --metric"
         )
 
 

@@ -69,6 +69,14 @@ def proof_use_cases(workload: str) -> tuple[str, ...]:
     return tuple(load_spec(workload).proofs)
 
 
+def list_proven(workload: str, use_case: str) -> tuple[str, ...]:
+    """The quantities whose error against float64 a proof of this use case measures; empty where
+    there is no proof."""
+    spec = load_spec(workload)
+    case = spec.proofs.get(use_case)
+    return () if case is None else tuple(spec.tolerances(case))
+
+
 def needs_proof(workload: str, use_case: str, precision: str) -> bool:
     """Whether a ratio of such a case needs a proof. A workload or precision that no longer exists
     can't be proven, so that it needs none."""

@@ -153,9 +153,17 @@ ERRORS = tuple(
         "loss": "loss",
         "gradient": "gradients",
         "update": "update",
+        "loss_trace": "losses of the first steps",
+        "travel": "updates of the first steps",
+        "statistics": "running statistics",
+        "running_mean": "running means",
+        "running_var": "running variances",
+        "norms": "norms of per-sample gradients",
+        "clipped_sum": "sum of clipped gradients",
     }.items()
 )
-"""What an environment's proof measured against the float64 reference: only series have these."""
+"""What an environment's proof measured against the float64 reference, by quantity: only series have
+these."""
 
 OF_SAMPLES = tuple(each.key for each in METRICS if each.place in ("latency_ns", "energy"))
 """Computed from the samples of all starts of a contender."""

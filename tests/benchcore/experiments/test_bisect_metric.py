@@ -129,19 +129,49 @@ def test_an_error_that_no_proof_measures_is_refused_before_anything_is_measured(
         run_bisection(request, state, WrittenStarts(state, None, "", {}, 0.0))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("framework", "settings"), [("jax", ()), ("torch", ("compile=none",))])
-def test_an_error_of_a_proven_arm_is_searched(
-    state: State, monkeypatch: pytest.MonkeyPatch, framework: str, settings: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("metric", "case", "measured"),
+    [
+        ("gradient_error", "infer_b32", "logits_error"),
+        ("logits_error", "train_b32", "loss_error, gradient_error, update_error, loss_trace_error"),
+        ("statistics_error", "per_sample_grad_b32", "norms_error, clipped_sum_error"),
+    ],
+)
+def test_an_error_of_another_use_case_is_refused_with_those_that_its_proof_measures(
+    state: State, metric: str, case: str, measured: str
 ) -> None:
+    target = dataclasses.replace(TARGET, metric=metric, workload="mnist_cnn", case=case)
+    request = BisectRequest(target=target, looks=(5,), context=CONTEXT)
+    wanted = f"the proof of mnist_cnn {case} measures .{measured}.*, got '{metric}'; choose one"
+    with pytest.raises(UserError, match=wanted):
+        run_bisection(request, state, WrittenStarts(state, None, "", {}, 0.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("framework_settings", [("jax", ()), ("torch", ("compile=none",))])
+@pytest.mark.parametrize(
+    ("case", "metric"),
+    [
+        *(("infer_b32", "logits_error"), ("train_b32", "travel_error")),
+        ("per_sample_grad_b32", "clipped_sum_error"),
+    ],
+)
+def test_an_error_of_a_proven_arm_is_searched(
+    state: State,
+    monkeypatch: pytest.MonkeyPatch,
+    framework_settings: tuple[str, tuple[str, ...]],
+    case: str,
+    metric: str,
+) -> None:
+    framework, settings = framework_settings
     found = {"summary": "searched"}
     monkeypatch.setattr(bisect, "run_dependency_search", lambda *_: dict(found))
     target = dataclasses.replace(
         TARGET,
         framework=framework,
-        workload="mlp",
-        case="tiny_infer",
+        workload="mnist_cnn",
+        case=case,
         settings=settings,
-        metric="logits_error",
+        metric=metric,
         **_LOCKS,
     )
     request = BisectRequest(target=target, looks=(5,), context=CONTEXT, dependencies=True)

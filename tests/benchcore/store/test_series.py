@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,12 @@ from sqlalchemy.orm import Session
 from stored_histories import store_history
 
 from benchcore.errors import UserError
+from benchcore.planning.catalog import list_proven, list_workloads, proof_use_cases
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.duels import list_campaigns
 from benchcore.store.metric_values import fill_amounts
-from benchcore.store.metrics import METRICS, TRACKED, find_tracked
+from benchcore.store.metrics import ERRORS, METRICS, TRACKED, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, Proof
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.guide import list_answers
@@ -248,6 +251,25 @@ def test_every_tracked_metric_says_its_direction_scale_and_smallest_change() -> 
         assert metric.scale.smallest > 0 or metric.scale.smallest_count > 0
         assert metric.log_ratio(1.0, 2.0) > 0
     assert next(e for e in METRICS if e.key == "items_per_s").log_ratio(1.0, 2.0) < 0
+
+
+def test_every_quantity_that_a_proof_measures_has_series_of_its_error() -> None:
+    """Those of the workloads as they are, and of the stored proofs."""
+    results = Path(__file__).parents[3] / "results"
+    stored = {
+        row["quantity"]
+        for path in results.glob("*/proofs/*.json")
+        for row in json.loads(path.read_text())["rows"]
+    }
+    proven = {
+        quantity
+        for workload in list_workloads()
+        for use_case in proof_use_cases(workload)
+        for quantity in list_proven(workload, use_case)
+    }
+    assert {"logits", "gradient", "clipped_sum", "running_var"} <= stored <= proven
+    assert {f"{quantity}_error" for quantity in proven} == {each.key for each in ERRORS}
+    assert {each.key for each in ERRORS} < {*TRACKED}
 
 
 def _release(
