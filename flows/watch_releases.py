@@ -10,6 +10,7 @@ from prefect.states import Completed, Failed
 
 from benchcore.state import default_root, open_state
 from tasks import release_watch
+from tasks.alerts import send_unsent
 from tasks.form import ProfileName, SiteName
 
 
@@ -28,6 +29,7 @@ def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") ->
     found = release_watch.check_index(root)
     for each in found.pending:
         release_watch.start_release(each, profile=profile, site=site, root=root)
+    send_unsent(root)
     news = ", ".join(f"{each.package} {each.version}" for each in found.new) or "nothing new"
     if found.errors:
         return Failed(message=f"{news}; not all queries succeeded: {'; '.join(found.errors)}")

@@ -16,7 +16,7 @@ from prefect.events import emit_event
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import queue_alert, send_waiting, set_picture
+from benchcore.experiments.outbox import has_waiting, queue_alert, send_waiting, set_picture
 from benchcore.state import State
 from dashboards.pictures import draw_forest_png, draw_series_png
 
@@ -97,6 +97,14 @@ def alert(
         if picture is not None:
             set_picture(state, key, picture)
     finally:
+        use_stored_addresses()
+        _send(state)
+
+
+def send_unsent(root: str) -> None:
+    """Send the alerts that wait, such as one whose address was away when it was written."""
+    state = State(Path(root))
+    if has_waiting(state):
         use_stored_addresses()
         _send(state)
 

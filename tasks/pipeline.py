@@ -49,6 +49,7 @@ from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
 from dashboards.wandb_runs import send_runs, write_run
 from tasks import available_versions
 from tasks.alerts import alert as send_alert
+from tasks.alerts import send_unsent
 from tasks.measurement import is_infrastructure
 
 LIMIT_S = 7200.0
@@ -207,14 +208,14 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
     """Emit an event, and send an alert, if nothing of the night counts."""
     if outcome["void"] is None:
         return
-    campaign = outcome["campaign"]
-    plan = load_campaign(State(Path(root)), campaign)
+    campaign, state = outcome["campaign"], State(Path(root))
+    plan = load_campaign(state, campaign)
     pool = f" --pool {plan.pool}" if plan.pool else ""
     payload: dict[str, Any] = {
         **dict.fromkeys(PAYLOAD),
         "text": outcome["void"],
         "campaign": campaign,
-        "dashboard": outcome["dashboard"],
+        "dashboard": state.link_page(campaign),
         "again": f"deadheat nightly --profile {plan.profile} --site {plan.site}{pool} "
         f"--campaign {campaign}",
     }
@@ -235,8 +236,10 @@ def find_night(timezone: str) -> date:
 
 
 def end_night(campaign: str, root: str, keep_nights: int | None) -> None:
-    """Report tonight's suspicions, and remove what only older nights than these need (if any)."""
+    """Report tonight's suspicions, send alerts that wait, and remove what only older nights than
+    these need (if any)."""
     report_suspicions(campaign, root)
+    send_unsent(root)
     if keep_nights is not None:
         prune_state(keep_nights, root=root)
 

@@ -132,9 +132,7 @@ def describe_factors(row: Mapping[str, Any]) -> str:
     """`MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %)`: it takes 1.24 times as
     long; 24 % faster: it is 1.24 times as fast. Of another metric `the compile time of MLP,
     inference, batch 1, fp32 (JAX) is 1.4 times as high (1.3 to 1.5)`."""
-    arm = str(row["a_arm"])
-    words = _name_case(row["workload"], row["case_name"], row["track"])
-    case = f"{words} ({name_arm(arm.partition('-')[0], arm)})"
+    case = _name_case_and_arm(row)
     factor, low, high = (row["factors"][name] for name in ("ratio", "low", "high"))
     if row["metric"] != STEP_TIME:
         return (
@@ -156,6 +154,27 @@ def list_changed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     changed = [row for row in rows if row["certificate"] in CHANGED]
     changed.sort(key=lambda row: -abs(math.log1p(row["change"])))
     return [describe_factors(_add_factors(row)) for row in changed]
+
+
+def list_others(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """`MLP, inference, batch 1, fp32 (JAX) takes 0.998 to 1.01 times as long: unchanged`: the step
+    times among an alert's certificates that are no change."""
+    others = [each for each in rows if each["certificate"] not in CHANGED]
+    return [_describe_other(each) for each in others if each["metric"] == STEP_TIME]
+
+
+def _describe_other(row: Mapping[str, Any]) -> str:
+    case, found = _name_case_and_arm(row), row["certificate"]
+    if row["low"] is None or row["high"] is None:
+        return f"{case}: {found}"
+    factors = _add_factors(row)["factors"]
+    return f"{case} takes {factors['low']:.3g} to {factors['high']:.3g} times as long: {found}"
+
+
+def _name_case_and_arm(row: Mapping[str, Any]) -> str:
+    arm = str(row["a_arm"])
+    words = _name_case(row["workload"], row["case_name"], row.get("track", DEFAULT_TRACK))
+    return f"{words} ({name_arm(arm.partition('-')[0], arm)})"
 
 
 def _add_factors(row: Mapping[str, Any]) -> dict[str, Any]:

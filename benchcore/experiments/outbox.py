@@ -19,7 +19,7 @@ import httpx
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.alerts import list_changed
+from benchcore.experiments.alerts import list_changed, list_others
 from benchcore.protocol import write_json
 from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine
@@ -110,6 +110,11 @@ def _name_file(key: str) -> str:
     return f"{re.sub(r'[^a-z0-9.-]+', '-', key.lower())}.json"
 
 
+def has_waiting(state: State) -> bool:
+    """Whether some alert waits for an address."""
+    return any(_folders(state)[0].glob("*.json"))
+
+
 def send_waiting(state: State) -> list[str]:
     """Send every alert that waits to the addresses that have not accepted it; why some still wait.
 
@@ -173,11 +178,9 @@ def write_body(text: str, details: Mapping[str, Any]) -> str:
     """What people read: the sentence, what changed, what differs, the link and the command."""
     lines = [text]
     changed = list_changed(details.get("certificates") or ())
-    if changed:
-        lines.append("What changed, largest first:")
-        lines += [f"- {each}" for each in changed[:_MOST_ROWS]]
-    if len(changed) > _MOST_ROWS:
-        lines.append(f"- and {len(changed) - _MOST_ROWS} more")
+    others = list_others(details.get("certificates") or ())
+    lines += _write_rows("What changed, largest first", changed)
+    lines += _write_rows("Step times that did not, or are not shown to", others)
     moved = [each for each in details.get("moved") or [] if each not in text]
     if moved and not changed:
         lines.append(f"Also changed: {'; '.join(moved[:_MOST_LISTED])}.")
@@ -190,6 +193,14 @@ def write_body(text: str, details: Mapping[str, Any]) -> str:
     links = (("Page", "dashboard"), ("Measure again", "again"), ("Find the package", "search"))
     lines += [f"{title}: {details[key]}" for title, key in links if details.get(key)]
     return "\n".join(lines)
+
+
+def _write_rows(title: str, rows: Sequence[str]) -> list[str]:
+    lines = [f"{title}:"] if rows else []
+    lines += [f"- {each}" for each in rows[:_MOST_ROWS]]
+    if len(rows) > _MOST_ROWS:
+        lines.append(f"- and {len(rows) - _MOST_ROWS} more")
+    return lines
 
 
 def _describe_difference(row: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ def confirm(
     DEADHEAT_WEBHOOK_URL: one message per release.
     """
     from dashboards.publish import refresh_pages  # charts take a second to import
-    from tasks.alerts import draw_suspicion, emit_shift
+    from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 
     emits = variables.PREFECT_API_URL.read() is not None  # measuring sets that of its own server
     opened = open_state(state)
@@ -52,6 +52,7 @@ def confirm(
         budget_s=budget,
         context=RunContext(profile=load_profile(profile), site=site),
     )
+    use_stored_addresses()
     found = run_confirmation(request, opened, ConsoleMeasurer(opened), draw_suspicion(opened))
     for each in found.alerts if emits else ():
         emit_shift(each)

@@ -161,6 +161,6 @@ def test_the_event_of_a_void_night_has_the_payload_of_every_alert(
     pipeline.report_void(outcome, str(tmp_path))
     payload = emitted[0]["payload"]
     assert set(PAYLOAD) < set(payload)
-    assert (payload["text"], payload["dashboard"]) == (BUSY, "index.html")
+    assert (payload["text"], payload["dashboard"]) == (BUSY, state.link_page("void-night"))
     assert payload["again"].startswith("deadheat nightly --profile ")
     assert payload["again"].endswith(" --campaign void-night")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from prefect.blocks.webhook import Webhook
+from typer.testing import CliRunner
 from webhooks import serve_webhook
 
+from benchcore.experiments.outbox import has_waiting, queue_alert
 from benchcore.state import State
+from flows.cli.main import app
 from tasks import alerts
 from tasks.alerts import WAITED, WEBHOOK_BLOCK, alert, load_webhook
+from tasks.pipeline import end_night
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -39,6 +44,32 @@ def test_a_worker_posts_to_the_webhook_that_the_server_stores(
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         alert.fn("void-next-night", "Nothing counts again", {}, str(state.root))
     assert len(own) == len(posted) == 1
+
+
+def test_an_alert_that_the_server_s_webhook_refused_is_sent_at_the_end_of_the_next_night(
+    state: State, posted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only with the next alert, which may come months later; and once."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.setattr(alerts, "get_run_logger", lambda: logging.getLogger("night"))
+    with serve_webhook(503) as (url, refused), monkeypatch.context() as away:
+        away.setenv("DEADHEAT_WEBHOOK_URL", url)
+        alert.fn("release-jax-1.2-0", "JAX 1.2 is slower", {}, str(state.root))
+    assert len(refused) == 1 and has_waiting(state)
+    for night in ("nightly-laptop-2026-11-26", "nightly-laptop-2026-11-27"):
+        end_night(night, str(state.root), None)
+    assert posted == [{"text": "JAX 1.2 is slower"}] and not has_waiting(state)
+
+
+def test_confirm_on_the_command_line_sends_to_the_addresses_of_the_server(
+    state: State, posted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were counted as sent without."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    queue_alert(state, "event-7", "JAX 1.2 is slower", {"events": [7]})
+    done = CliRunner().invoke(app, ["confirm", "--state", str(state.root)])
+    assert done.exit_code == 0, done.output
+    assert posted == [{"text": "JAX 1.2 is slower", "events": [7]}]
 
 
 def test_a_picture_that_cannot_be_drawn_keeps_back_no_alert(

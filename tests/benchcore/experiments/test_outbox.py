@@ -65,7 +65,7 @@ def _certify(case: str, change: float, metric: str = "median_step_ns") -> dict[s
 def test_the_message_of_a_release_lists_what_moved_largest_first() -> None:
     rows = [_certify(f"case_{number}", -0.02 * number) for number in range(2, 12)]
     rows += [_certify("train_b128", 1.0), _certify("train_b128", -0.5, "cold_compile_s")]
-    rows.append({**_certify("infer_b8", -0.9), "certificate": "not shown"})
+    rows.append({**_certify("infer_b8", -0.9, "cold_compile_s"), "certificate": "not shown"})
     body = write_body("JAX 0.12.0 is slower.", {"moved": ["something"], "certificates": rows})
     first, title, *listed, last = body.splitlines()
     assert (first, title) == ("JAX 0.12.0 is slower.", "What changed, largest first:")
@@ -74,6 +74,24 @@ def test_the_message_of_a_release_lists_what_moved_largest_first() -> None:
     assert listed[2].startswith("- mlp case_11 (JAX) is 28 % slower (2")
     assert (len(listed), last) == (10, "- and 2 more")
     assert "infer_b8" not in body
+
+
+def test_the_message_of_a_release_lists_the_step_times_that_did_not_change() -> None:
+    """With their intervals: what is not shown is not the same as unchanged."""
+    rows = [
+        _certify("infer_b1", -0.1),
+        {**_certify("train_b128", 0.002), "certificate": "unchanged"},
+        {**_certify("infer_b8", -0.02), "certificate": "not shown"},
+        {**_certify("infer_b32", 0.0), "certificate": "not shown", "low": None, "high": None},
+        {**_certify("infer_b32", 0.0, "cold_compile_s"), "certificate": "unchanged"},
+    ]
+    body = write_body("JAX 0.12.0 is slower.", {"moved": [], "certificates": rows})
+    assert body.splitlines()[3:] == [
+        "Step times that did not, or are not shown to:",
+        "- MLP, training, batch 128, fp32 (JAX) takes 0.988 to 1.01 times as long: unchanged",
+        "- MLP, inference, batch 8, fp32 (JAX) takes 1.01 to 1.03 times as long: not shown",
+        "- MLP, inference, batch 32, fp32 (JAX): not shown",
+    ]
 
 
 def test_marks_in_a_framework_s_message_are_no_html_in_a_mail(
