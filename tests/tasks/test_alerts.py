@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import pytest
+from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from typer.testing import CliRunner
 from webhooks import serve_webhook
@@ -17,7 +19,7 @@ from benchcore.experiments.outbox import has_waiting, queue_alert
 from benchcore.state import State
 from flows.cli.main import app
 from tasks import alerts
-from tasks.alerts import WAITED, WEBHOOK_BLOCK, alert, load_webhook
+from tasks.alerts import BLOCK, WAITED, WEBHOOK_BLOCK, alert, load_webhook
 from tasks.pipeline import end_night
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -44,6 +46,23 @@ def test_a_worker_posts_to_the_webhook_that_the_server_stores(
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         alert.fn("void-next-night", "Nothing counts again", {}, str(state.root))
     assert len(own) == len(posted) == 1
+
+
+def test_people_get_an_alert_at_the_addresses_of_the_server_s_secret_block(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As apprise writes them; the variable, where it is set, replaces them."""
+    for name in ("DEADHEAT_WEBHOOK_URL", "DEADHEAT_NOTIFY"):
+        monkeypatch.setenv(name, "")  # to be restored
+        monkeypatch.delenv(name)
+    with serve_webhook() as (stored, team), serve_webhook() as (own, me):
+        Secret(value=stored.replace("http", "json")).save(BLOCK, overwrite=True, **WAITED)  # type: ignore[arg-type]
+        alert.fn("void-night", "Nothing counts", {"again": "deadheat nightly"}, str(state.root))
+        monkeypatch.setenv("DEADHEAT_NOTIFY", own.replace("http", "json"))
+        alert.fn("void-next-night", "Nothing counts again", {}, str(state.root))
+    Secret.delete(BLOCK, **WAITED)
+    assert [each["message"] for each in team] == ["Nothing counts\nMeasure again: deadheat nightly"]
+    assert [each["message"] for each in me] == ["Nothing counts again"]
 
 
 def test_an_alert_that_the_server_s_webhook_refused_is_sent_at_the_end_of_the_next_night(
@@ -91,5 +110,6 @@ def test_without_a_webhook_the_server_has_none(monkeypatch: pytest.MonkeyPatch) 
     async def load_where_a_loop_runs() -> Webhook | None:
         return load_webhook()
 
+    run = copy_context().run  # with this test's server
     with ThreadPoolExecutor(1) as pool:  # tests before this one may have left a loop
-        assert pool.submit(asyncio.run, load_where_a_loop_runs()).result() is None
+        assert pool.submit(run, asyncio.run, load_where_a_loop_runs()).result() is None
