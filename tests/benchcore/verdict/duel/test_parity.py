@@ -118,6 +118,16 @@ def test_other_random_numbers_on_one_side_void_the_pair() -> None:
     assert parity.violations == ("random numbers '64' on jax, '0' on torch",)
 
 
+def test_random_numbers_of_several_processes_which_nobody_watches_void_nothing() -> None:
+    """On several devices PyTorch has a process for each, and JAX one for all."""
+    jax = _jax(random_numbers="0", host_calls="none")
+    watched, group = _torch(host_calls="none"), _torch()
+    assert compare_sides(jax, watched, "default").violations == (
+        "random numbers '0' on jax, 'not read' on torch",
+    )
+    assert compare_sides(jax, group, "default").violations == ()
+
+
 def test_one_thread_on_one_side_voids_the_pair() -> None:
     parity = compare_sides(_jax(), _torch(threads="1"), "default")
     assert parity.violations == ("threads '2' on jax, '1' on torch",)
