@@ -18,6 +18,7 @@ _AUTOMATIC = (
     ("mlp", "round_inputs", "jax"), ("mlp", "compute_when_read", "jax"),
     ("mlp", "work_twice", "jax"), ("mlp", "return_early", "torch"),
     ("ensemble", "round_outputs", "torch"), ("recompile", "use_first_inputs", "torch"),
+    ("kernels", "round_inputs", "jax"),
 )  # fmt: skip
 """Those that need a framework; the others are tried on programs in numpy. `ensemble`'s fair sides
 once read back unlike settings, as its stacked parameters have an axis more."""
@@ -28,7 +29,8 @@ PLANTS = [
         each
         for workload, wrapper, side in _AUTOMATIC
         for each in list_automatic(workload)
-        if (each.case, each.wrapper, each.framework) == ("tiny_infer", wrapper, side)
+        if each.case in ("tiny_infer", "tiny_op")
+        and (each.wrapper, each.framework) == (wrapper, side)
     ),
 ]
 _SIDES = ("jax", "torch")
@@ -62,7 +64,8 @@ def run(
 def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 30 + len(_AUTOMATIC)
     assert {plant.framework for plant in PLANTS} == {"jax", "torch"}
-    wanted = {"mlp", "mobilenet_v3_small", "vit_b_16", "ensemble", "ops", "recompile"}
+    wanted = {"mlp", "mobilenet_v3_small", "vit_b_16"}
+    wanted |= {"ensemble", "ops", "recompile", "kernels"}
     assert {plant.workload for plant in PLANTS} >= wanted
 
 
