@@ -67,6 +67,7 @@ def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     wanted = {"mlp", "mobilenet_v3_small", "vit_b_16"}
     wanted |= {"ensemble", "ops", "recompile", "kernels"}
     assert {plant.workload for plant in PLANTS} >= wanted
+    assert any(plant.case.endswith("_x2") for plant in PLANTS), "of several devices"
 
 
 def test_every_plants_text_stands_once_in_the_file_that_it_patches() -> None:
