@@ -8,13 +8,13 @@ from result_documents import make_manifest
 from benchcore.verdict.duel.parity import SHARED, ParitySide, compare_sides
 
 
-def _jax(settings: dict[str, str] | None = None, **changes: str) -> ParitySide:
+def _jax(settings: dict[str, str] | None = None, /, **changes: str) -> ParitySide:
     manifest = make_manifest("jax", **changes)
     settings = {"compile": "jit", **(settings or {})}
     return ParitySide(name="jax", framework="jax", settings=settings, manifest=manifest)
 
 
-def _torch(settings: dict[str, str] | None = None, **changes: str) -> ParitySide:
+def _torch(settings: dict[str, str] | None = None, /, **changes: str) -> ParitySide:
     manifest = make_manifest("torch", **changes)
     settings = {"compile": "default", **(settings or {})}
     return ParitySide(name="torch", framework="torch", settings=settings, manifest=manifest)
