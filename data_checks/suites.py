@@ -392,7 +392,7 @@ def _list_of_proofs() -> Iterator[Expectation]:
             f"{of}_bound",
             f"{of}_error",
             f"{of} within bound",
-            f"{{quantity!r}}: error {{{of}_error!r}} is above its bound {{{of}_bound!r}}",
+            f"{{quantity!r}}: error {{{of}_error!r}} is not within its bound {{{of}_bound!r}}",
             row_condition=Column("passed") == True,  # noqa: E712 - a row condition
             ignore_row_if="neither",
         )
