@@ -32,6 +32,7 @@ for _each in VARIABLES:
 # For scripts in a framework's Python; contenders have their own. Threads would wait for each
 # other at every tiny operation, and Inductor's pool imports torch once more.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
+_SETTINGS = ("DEADHEAT_", "PREFECT_")
 _MINUTES = """
 test_programs test_up test_plants test_slurm_campaign test_compare test_sweep test_deployments
 test_bisect test_tune test_real_metrics test_ladder test_nightly test_physics test_setting_effects
@@ -78,16 +79,17 @@ def snapshot(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_prefect() -> Iterator[None]:
-    """A command that ran in this process leaves Prefect's settings behind, and the threads that
-    send events and logs to *its* server, which another test's may not be sent to."""
-    before = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
+    """A command that ran in this process leaves Prefect's settings and stored addresses behind, and
+    the threads that send events and logs to *its* server, which another test's may not be sent
+    to."""
+    before = {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
     yield
     if senders := sys.modules.get("prefect.events.worker"):
         # In a thread of its own, as Playwright has a loop running in this one.
         ending = Thread(target=senders.EventsWorker.drain_all, kwargs={"timeout": 2})
         ending.start()
         ending.join()
-    for name in [each for each in os.environ if each.startswith("PREFECT_")]:
+    for name in [each for each in os.environ if each.startswith(_SETTINGS)]:
         del os.environ[name]
     os.environ.update(before)
 
