@@ -368,14 +368,10 @@ def _write_cause(suspicion: SuspicionRecord, finding: Finding) -> str:
 def _write_side(old: ContenderRecord, new: ContenderRecord, effect: Judgement | None) -> str:
     """`PyTorch 2.15.0 is 5 % slower than 2.14.0`."""
     assert effect is not None and effect.log_ratio is not None, "a culprit has an effect"
-    before = old.version
-    if old.version == new.version:
-        before = (
-            "with its old settings" if _has_own_settings(old, new) else "in its old environment"
-        )
+    preposition, before = _name_old(old, new)
     direction = "slower" if effect.log_ratio > 0 else "faster"
     percent = _percent(abs(effect.log_ratio))
-    return f"{_title(new)} {new.version} is {percent} % {direction} than {before}"
+    return f"{_title(new)} {new.version} is {percent} % {direction} than {preposition}{before}"
 
 
 def _write_amount(
@@ -383,17 +379,19 @@ def _write_amount(
 ) -> str:
     """`the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5)`."""
     assert effect is not None, "a culprit has an effect"
-    before = old.version
-    if old.version == new.version:
-        before = "its old settings" if _has_own_settings(old, new) else "its old environment"
+    _, before = _name_old(old, new)
     ratio, low, high = (effect.ratios[name] for name in ("ratio", "low", "high"))
     ends = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
     return f"the {noun} of {_title(new)} {new.version} is {ratio:.3g} times that of {before}{ends}"
 
 
-def _has_own_settings(old: ContenderRecord, new: ContenderRecord) -> bool:
-    """Whether two sides in one environment differ in their settings."""
-    return old.environment_key == new.environment_key and old.settings != new.settings
+def _name_old(old: ContenderRecord, new: ContenderRecord) -> tuple[str, str]:
+    """What a side is compared with, and before it the preposition that follows "than"."""
+    if old.version != new.version:
+        return "", old.version
+    if old.environment_key == new.environment_key and old.settings != new.settings:
+        return "with ", "its old settings"
+    return "in ", "its old environment"
 
 
 def _title(side: ContenderRecord) -> str:

@@ -285,13 +285,16 @@ def list_returnable(state: State, shard: Shard, proofs: Collection[str]) -> set[
     """On a node: the duels that this shard may return although no duel ran before them, because
     `proofs` were completed in its allocation. A proof returns a duel once: if it is made again each
     time, the duel is measured, or given up, like any other."""
+    if not proofs:
+        return set()
     folder = _folder(state, shard.campaign)
-    before = dict.fromkeys(shard.duel_runs, frozenset[str]())
-    for path in folder.glob("*.json") if proofs else ():
-        earlier = frozenset(_read_report(folder / path.stem / "report.json").get("proofs", ()))
-        for duel_run in set(_read_shard(path).duel_runs) & before.keys() if earlier else ():
-            before[duel_run] |= earlier
-    return {duel_run for duel_run, known in before.items() if set(proofs) - known}
+    left = {duel_run: set(proofs) for duel_run in shard.duel_runs}
+    for path in folder.glob("*.json"):
+        earlier = _read_report(folder / path.stem / "report.json").get("proofs")
+        if earlier:
+            for duel_run in left.keys() & _read_shard(path).duel_runs:
+                left[duel_run].difference_update(earlier)
+    return {duel_run for duel_run, new in left.items() if new}
 
 
 def close_shard(

@@ -138,17 +138,14 @@ def find_newest_day(engine: Engine) -> int:
 
 def _find_newest(session: Session) -> datetime | None:
     """The newest start; if only a few days follow a gap, the newest one before it."""
-    newest = session.scalar(select(func.max(DuelRun.started_at)))
-    day = newest
-    for _ in range(MOST_AHEAD if day is not None else 0):
-        assert day is not None
-        begin = datetime.combine(day, time.min, day.tzinfo)
-        before = session.scalar(
-            select(func.max(DuelRun.started_at)).where(DuelRun.started_at < begin)
-        )
-        if before is None:
+    newest_run = select(func.max(DuelRun.started_at))
+    newest = day = session.scalar(newest_run)
+    for _ in range(MOST_AHEAD):
+        if day is None:
             break
-        if day - before > AHEAD:
+        begin = datetime.combine(day, time.min, day.tzinfo)
+        before = session.scalar(newest_run.where(DuelRun.started_at < begin))
+        if before is not None and day - before > AHEAD:
             newest = before
         day = before
     return newest

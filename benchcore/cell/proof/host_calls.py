@@ -88,13 +88,13 @@ def _take_and_free(step: Callable[[], object]) -> None:
 
 
 def _find_owner(bound: Any) -> Any:
-    """The class of which a function is a method: of what it is bound to, where that is no class."""
+    """The class that has a function as its method: what it is bound to, or the class of that."""
     return bound if isinstance(bound, type) else type(bound)
 
 
 def _name_outside(called: Any) -> list[str]:
     """A callable of the step's own code, such as a function of C's library, or one that waits and
-    is no builtin function."""
+    is not a builtin function."""
     modules = [str(getattr(each, "__module__", "")) for each in (called, type(called))]
     named = [each for each in modules if each.startswith(_OUTSIDE)]
     if getattr(called, "__name__", "") in _NAMES and is_of_framework(called):
