@@ -16,12 +16,12 @@ from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import find_case
 from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import DEFAULT_TRACK, name_case
-from benchcore.store.events import find_shift
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.store.reports.operations import SLOW, find_move, measure_slowness
 from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.confirmation.event_states import find_shift
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement, swap_sides

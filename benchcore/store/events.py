@@ -15,14 +15,19 @@ from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
+from benchcore.store.recovered_events import BY_ITSELF
 from benchcore.store.series import series_key
 from benchcore.store.suspicions import changed_conditions
 from benchcore.verdict.confirmation.decide import Finding
-from benchcore.verdict.confirmation.event_states import BASELINES, check_move, first_state
+from benchcore.verdict.confirmation.event_states import (
+    BASELINES,
+    check_move,
+    find_shift,
+    first_state,
+)
 
 _LONGEST_NOTE = 10_000
 _LONGEST_NAME = 100
-_BY_ITSELF = "deadheat"
 
 
 def store_finding(
@@ -58,7 +63,7 @@ def _open_event(
     )
     session.add(event)
     session.flush()
-    session.add(_change(event, None, state, _BY_ITSELF, "opened by a confirmation"))
+    session.add(_change(event, None, state, BY_ITSELF, "opened by a confirmation"))
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
@@ -182,15 +187,6 @@ def _describe(event: EventRow, row: SuspicionRow) -> dict[str, Any]:
         "is_baseline": event.state in BASELINES,
         "opened_at": event.opened_at.isoformat(timespec="seconds"),
     }
-
-
-def find_shift(finding: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How far the ratio moved, as log ratios: what fresh starts of old and new environments show,
-    or how far the machine is from the nights before, if it is the culprit."""
-    level: Mapping[str, Any] = finding.get("machine_level") or {}
-    if finding.get("culprit") == "infrastructure" and level.get("verdict") == "different":
-        return level
-    return finding.get("change") or {}
 
 
 def _ratios(change: Mapping[str, Any]) -> list[float | None]:

@@ -27,6 +27,7 @@ from benchcore.store.models import (
     SuspicionRow,
 )
 from benchcore.store.records import ContenderRecord, SuspicionRecord
+from benchcore.store.recovered_events import close_recovered
 from benchcore.store.series import (
     KEY_COLUMNS,
     find_newest_day,
@@ -62,6 +63,7 @@ from benchcore.verdict.history.thresholds import HISTORY_DAYS
 
 _SIDE = tuple(field.name for field in dataclasses.fields(ContenderRecord))
 _ANSWERED = ("confirmed", "refuted", "unknown")
+_ENDED = ("passed", "gone")
 _CASES_AT_ONCE = 20
 _LISTED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "before_run", "since_run"),
@@ -72,8 +74,9 @@ _LISTED = (
 def refresh_suspicions(
     engine: Engine, series: Sequence[Series] | None = None, *, campaign: str | None = None
 ) -> list[Detection]:
-    """Bring the stored suspicions up to date with the series, as `read_recent` returned them (None:
-    all of every tracked metric, or those of the cases that a `campaign` measured).
+    """Bring the stored suspicions and open events up to date with the series, as `read_recent`
+    returned them (None: all of every tracked metric, or those of the cases that a `campaign`
+    measured).
 
     Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time. Without
     `series`, some cases at a time are read, so that memory does not grow with their number.
@@ -83,11 +86,12 @@ def refresh_suspicions(
     for part in _read_in_parts(engine, campaign) if series is None else [series]:
         with Session(engine) as session:
             stored = _Stored.read(session)
-        for each in part:
-            history = detect_series(each)
+        histories = [(each, detect_series(each)) for each in part]
+        for each, history in histories:
             _refresh(engine, stored, partial(_list_updates, each, history, first), each)
             found_of.append(history)
             ends[each.key] = each.nights[-1].at
+        close_recovered(engine, histories)
     end_unmeasured(engine, ends)
     return found_of
 
@@ -137,11 +141,11 @@ class _Stored:
 def _list_updates(
     series: Series, history: Detection, first: int, stored: _Stored
 ) -> list[SuspicionUpdate]:
-    """What changes about a series' suspicions. What is open since before day `first` stays open:
+    """What changes about a series' suspicions. What is undecided since before day `first` stays so:
     its history does not reach so far."""
     days = {night.duel_run: night.number for night in series.nights}
     known = [_known(row, days) for row in stored.rows.get(series.key, ())]
-    known = [each for each in known if each.state != "open" or each.number >= first]
+    known = [each for each in known if each.state not in UNDECIDED or each.number >= first]
     baseline = stored.baselines.get(series.key)
     found = suspect(series, baseline, history, list_explained(known))
     return reconcile(found, known, series.nights[-1].number)
@@ -205,7 +209,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
         number=row.since.date().toordinal(),
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
-        answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, "gone") else None,
+        answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,
         compared=None if before is None or after is None else (before, after),
     )
 

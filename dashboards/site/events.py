@@ -12,7 +12,7 @@ from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
-from benchcore.verdict.confirmation.event_states import NEXT
+from benchcore.verdict.confirmation.event_states import NEXT, OPEN
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
@@ -22,7 +22,6 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.news import describe_change, find_culprit, find_size
 from dashboards.site.pairs import series_of
 
-_CLOSED = ("fixed", "invalid", "duplicate", "accepted", "wont_fix", "improvement")
 _MOST_OPEN = 8
 _SUSPICION_STATES = {"passed": "no longer seen", "gone": "not measured any more"}
 """Those that a page words in another way than the database."""
@@ -33,7 +32,7 @@ Change = Mapping[str, Any]
 def is_open(change: Change) -> bool:
     """An event that nobody has closed, or a suspicion that waits for its measurement."""
     event = change["event"]
-    return event["state"] not in _CLOSED if event else change["state"] == "open"
+    return event["state"] in OPEN if event else change["state"] == "open"
 
 
 def events_page(changes: Sequence[Change], now: datetime) -> Block:
@@ -241,8 +240,8 @@ def _describe(change: Change, changes: Sequence[Change]) -> Block:
 
 
 def _list_later(change: Change, changes: Sequence[Change]) -> list[str]:
-    """What its series did since, oldest first: further events, and returns to a known level. A
-    change that was undone stays an event, and people close it."""
+    """What its series did since, oldest first: further events, and returns to a known
+    level."""
     later = [
         each for each in changes if each["key"] == change["key"] and each["since"] > change["since"]
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
-from benchcore.store.events import find_shift
+from benchcore.verdict.confirmation.event_states import find_shift
 from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
 from dashboards.frames import does_count, is_fair, newest_pair_rows
 from dashboards.site.gather import Campaign

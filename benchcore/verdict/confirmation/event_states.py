@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from benchcore.errors import UserError
 
@@ -36,6 +36,8 @@ NEXT: Mapping[EventState, tuple[EventState, ...]] = {
 }
 """Nothing goes back to `untriaged`, and only what was seen for real can be `fixed`."""
 
+OPEN: tuple[EventState, ...] = ("untriaged", "investigating", "infrastructure")
+"""Nobody has closed an event in these. If its change is gone, it becomes `fixed` by itself."""
 BASELINES: tuple[EventState, ...] = ("accepted", "wont_fix", "improvement")
 """In these a person has accepted the new level as the one to compare with."""
 
@@ -57,3 +59,12 @@ def check_move(old: EventState, new: str) -> EventState:
 def first_state(culprit: str) -> EventState:
     """The state of a new event: `infrastructure` if that is the culprit, else `untriaged`."""
     return "infrastructure" if culprit == "infrastructure" else "untriaged"
+
+
+def find_shift(finding: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How far the ratio moved, as log ratios: what fresh starts of old and new environments show,
+    or how far the machine is from the nights before, if it is the culprit."""
+    level: Mapping[str, Any] = finding.get("machine_level") or {}
+    if finding.get("culprit") == "infrastructure" and level.get("verdict") == "different":
+        return level
+    return finding.get("change") or {}

@@ -28,13 +28,13 @@ far one, and a second mode counts whole."""
 _RECENT, _GROWN = 10, 1.4
 """Last nights, or all since the change if more, whose spread counts if it is this many times that
 of the nights before: the noise has grown. By chance it is in 5 of 100 cases."""
-_CERTAIN = 4.0
+CERTAIN = 4.0
 """Standard errors from the old level from which on a spell was certainly at another one. A history
 has many places for a spell, so it is strict."""
-_KNOWN_NIGHTS = 7
+KNOWN_NIGHTS = 7
 """Nights at a level that make it a known one: an incident of a few nights must not hide a change
 that lasts."""
-_ALIKE = 1 / 3
+NEAR_SHARE = 1 / 3
 """A spell was at the new level if its distance from it is at most this share of the change."""
 _LASTING = ("shift", "drift", "bridge")
 """Triggers of a level that has lasted; after the others only a framework can be blamed."""
@@ -200,10 +200,10 @@ def find_longest_spell(
 
 def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
     """In how many nights the series was certainly at the new level before, 0 for less than
-    `_KNOWN_NIGHTS`: a return changes nothing that was not there before. `logs` are the nights
+    `KNOWN_NIGHTS`: a return changes nothing that was not there before. `logs` are the nights
     before the change.
 
-    Certain is a spell of `LASTING_NIGHTS` or more that is `_CERTAIN` standard errors off the old
+    Certain is a spell of `LASTING_NIGHTS` or more that is `CERTAIN` standard errors off the old
     level, and over for more than `SAME_SHIFT_NIGHTS`: until then noise may split one change in two.
     """
     if levels.spread is None:
@@ -212,12 +212,12 @@ def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
     for start, end in _list_spells(logs, levels.before, levels.after):
         count, level = end - start, float(np.median(logs[start:end]))
         error = levels.spread * math.sqrt(levels.share(count))
-        is_certain = abs(level - levels.before) >= _CERTAIN * error
-        is_alike = abs(level - levels.after) <= _ALIKE * abs(levels.after - levels.before)
+        is_certain = abs(level - levels.before) >= CERTAIN * error
+        is_near = abs(level - levels.after) <= NEAR_SHARE * abs(levels.after - levels.before)
         is_over = len(logs) - end > SAME_SHIFT_NIGHTS
-        if count >= LASTING_NIGHTS and is_certain and is_alike and is_over:
+        if count >= LASTING_NIGHTS and is_certain and is_near and is_over:
             known += count
-    return known if known >= _KNOWN_NIGHTS else 0
+    return known if known >= KNOWN_NIGHTS else 0
 
 
 def _list_spells(logs: np.ndarray, old: float, new: float) -> list[tuple[int, int]]:

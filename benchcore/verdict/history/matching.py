@@ -12,11 +12,12 @@ from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS
 _LASTING = ("shift", "bridge")
 """Triggers for a level that has lasted; with more nights the other triggers can become one."""
 _LONGER = 1.25
-"""How many times as long an unknown one must have lasted before it is measured again: every night
-in the beginning, when each adds most."""
+"""How many times as long an unknown or passed one must have lasted before it is measured again:
+every night in the beginning, when each adds most."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed", "gone"]
-"""`passed`: the series returned to the old level before it was measured again. `gone`: undecided
-when its series ended, as on a device that was replaced; a series that continues opens it again."""
+"""`passed`: undecided when history no longer showed it, as where the series returned to the old
+level. `gone`: undecided when its series ended, as on a device that was replaced; a series that
+continues opens it again."""
 UNDECIDED: tuple[State, ...] = ("open", "unknown")
 
 
@@ -52,9 +53,9 @@ def reconcile(
     """The changes to a series' stored suspicions, given its current ones.
 
     An answered suspicion stays answered, except in two cases: more nights made it a shift, or it is
-    `unknown` and by the day `today` has lasted `_LONGER` times as long as when it was answered. An
-    open one that history no longer shows has passed; a gone one that later nights show is open
-    again. A confirmed one explains every later trace of it.
+    `unknown` or `passed` and by the day `today` has lasted `_LONGER` times as long as when it was
+    answered. An undecided one that history no longer shows has passed; a gone one that later nights
+    show is open again. A confirmed one explains every later trace of it.
     """
     left = list(known)
     matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
@@ -70,8 +71,8 @@ def reconcile(
         again = grown or _has_lasted(each, same, today)
         if same.state == "open" or _is_back(same, today) or (again and same.state != "confirmed"):
             changes.append(SuspicionUpdate(known=same.id, found=each))
-    changes += [SuspicionUpdate(known=one.id, found=None) for one in left if one.state == "open"]
-    return changes
+    passed = [one for one in left if one.state in UNDECIDED]
+    return [*changes, *(SuspicionUpdate(known=one.id, found=None) for one in passed)]
 
 
 def _take(
@@ -152,6 +153,6 @@ def _is_back(known: StoredSuspicion, today: int | None) -> bool:
 
 
 def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:
-    if known.state != "unknown" or known.answered is None or today is None:
+    if known.state not in ("unknown", "passed") or known.answered is None or today is None:
         return False
     return today - found.since.number >= _LONGER * max(known.answered - found.since.number, 1)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from result_documents import JAX, TORCH, make_history
+from result_documents import JAX, TORCH, Racer, make_history
 from sqlalchemy.orm import Session
 from stored_histories import store_history
 
@@ -198,6 +198,36 @@ def test_input_of_the_triage_is_validated(
     with pytest.raises(UserError, match="a note or an owner, got neither"):
         annotate_event(shifted, 1, who="ann")
     assert show_event(shifted, 1)["state"] == "untriaged"
+
+
+@pytest.mark.parametrize(
+    ("culprit", "later", "expected"),
+    [
+        ("a", JAX, "fixed"),
+        ("a", NEW_JAX, "untriaged"),  # the ratio is back by other means
+        ("b", JAX, "untriaged"),
+        ("infrastructure", NEW_JAX, "fixed"),
+    ],
+)
+def test_an_event_whose_change_is_gone_closes_itself(
+    state: State, engine: Engine, culprit: str, later: Racer, expected: str
+) -> None:
+    """A release of one night, which the next one replaced."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
+    logs[10] += 0.06
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    documents[11:] = make_history(logs.tolist(), [later, TORCH])[11:]
+    store_history(engine, state, documents[:11])
+    refresh_suspicions(engine)
+    store_finding(engine, 1, _found(culprit=culprit), names=NAMES)
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    (event,) = list_events(engine)
+    assert event["state"] == expected
+    if expected == "fixed":
+        last = show_event(engine, 1)["history"][-1]
+        assert (last["who"], last["new"]) == ("deadheat", "fixed")
+        assert last["note"] == "the nights since 2026-01-12 are back at the old level"
 
 
 def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:

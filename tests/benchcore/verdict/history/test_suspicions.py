@@ -245,9 +245,11 @@ def test_a_shift_whose_place_moves_with_more_nights_is_the_same_one() -> None:
 
 
 def test_a_change_that_reverted_has_passed_and_answered_ones_stay() -> None:
-    assert _updates(None, _known(30)) == [(7, False)]
-    for state in ("confirmed", "refuted", "unknown", "passed"):
+    for state in ("open", "unknown"):
+        assert _updates(None, _known(30, state)) == [(7, False)]
+    for state in ("confirmed", "refuted", "passed"):
         assert _updates(None, _known(30, state)) == []
+    for state in ("confirmed", "refuted", "unknown", "passed"):
         assert _updates(_suspicion(30), _known(30, state)) == []
 
 
@@ -313,8 +315,9 @@ def test_a_drift_after_a_confirmed_shift_is_suspected_although_history_shows_the
     assert [each.known for each in reconcile(found, [confirmed])] == [None]
     drift = replace(_known(40, "unknown", "drift"), id=8, answered=make_night(158, 0).number)
     today = make_night(159, 0).number
-    for shown in (found, found[:1]):  # the shift is the confirmed one, whatever the drift is
-        assert reconcile(shown, [confirmed, drift], today) == []
+    assert reconcile(found, [confirmed, drift], today) == []
+    passed = reconcile(found[:1], [confirmed, drift], today)  # the shift is the confirmed one
+    assert [(each.known, each.found) for each in passed] == [(8, None)]
 
 
 def _shown(index: int) -> Detection:
@@ -322,12 +325,13 @@ def _shown(index: int) -> Detection:
     return Detection(shifts=(shift,))
 
 
+@pytest.mark.parametrize("state", ["unknown", "passed"])
 @pytest.mark.parametrize(("answered", "again"), [(2, 3), (4, 5), (8, 10), (20, 25)])
-def test_an_unknown_suspicion_is_reopened_once_it_has_lasted_longer(
-    answered: int, again: int
+def test_an_undecided_suspicion_is_reopened_once_it_has_lasted_longer(
+    answered: int, again: int, state: str
 ) -> None:
     since = make_night(30, 0).number
-    known = replace(_known(30, "unknown"), answered=since + answered)
+    known = replace(_known(30, state), answered=since + answered)
     for days, updates in ((again - 1, []), (again, [(7, True)])):
         changes = reconcile([_suspicion(30)], [known], since + days)
         assert [(each.known, each.found is not None) for each in changes] == updates

@@ -1,0 +1,92 @@
+"""Closes events whose change is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.database import begin_writing
+from benchcore.store.models import EventChange, EventRow, SuspicionRow
+from benchcore.store.series import series_key
+from benchcore.verdict.confirmation.event_states import OPEN, find_shift
+from benchcore.verdict.history.detect import Detection
+from benchcore.verdict.history.levels import SuspectedNights
+from benchcore.verdict.history.recovery import find_recovery
+from benchcore.verdict.history.series import Night, Series, SeriesKey
+
+BY_ITSELF = "deadheat"
+"""Who did what no person did."""
+
+
+def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]]) -> None:
+    """Set the open events of these series to `fixed`, with the reason, if the last nights are
+    certainly back at the level before. What a framework changed must have gone with that
+    environment. If its series has later suspicions of another cause, people decide."""
+    known = {series.key: (series, found) for series, found in histories}
+    for event, row, later in _list_open(engine):
+        series, found = known.get(series_key(row), (None, None))
+        back = series and _find_recovery(series, found, row, later)
+        if back:
+            _close(engine, event, f"the nights since {back.at:%Y-%m-%d} are back at the old level")
+
+
+def _list_open(engine: Engine) -> list[tuple[int, SuspicionRow, Sequence[SuspicionRow]]]:
+    """The open events' ids and suspicions, and later ones of the same series."""
+    query = (
+        select(EventRow, SuspicionRow)
+        .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
+        .where(EventRow.state.in_(OPEN))
+    )
+    with Session(engine) as session:
+        events = [(event.id, row) for event, row in session.execute(query)]
+        if not events:
+            return []
+        of_key: dict[SeriesKey, list[SuspicionRow]] = {}
+        for each in session.scalars(select(SuspicionRow)):
+            of_key.setdefault(series_key(each), []).append(each)
+        session.expunge_all()
+    return [
+        (event, row, [each for each in of_key[series_key(row)] if each.id > row.id])
+        for event, row in events
+    ]
+
+
+def _find_recovery(
+    series: Series, found: Detection | None, row: SuspicionRow, later: Iterable[SuspicionRow]
+) -> Night | None:
+    finding = row.finding or {}
+    culprit, move = finding.get("culprit"), find_shift(finding).get("log_ratio")
+    if not move or any(_is_of_other_cause(each, culprit) for each in later):
+        return None
+    nights = SuspectedNights(
+        trigger=row.trigger, before=row.before_run, since=row.since_run, after=row.after_run
+    )
+    of_machine = culprit == "infrastructure"
+    back = find_recovery(series, nights, move, found, of_machine=of_machine)
+    after = next((each for each in series.nights if each.duel_run == row.after_run), None)
+    if back is None or after is None:
+        return None
+    sides = {"a": (True, False), "b": (False, True)}.get(str(culprit), (True, True))
+    environments = zip(sides, after.environments, back.environments, strict=True)
+    has_gone = any(old != new for is_culprit, old, new in environments if is_culprit)
+    return back if of_machine or has_gone else None
+
+
+def _is_of_other_cause(later: SuspicionRow, culprit: str | None) -> bool:
+    if later.state == "confirmed":
+        return (later.finding or {}).get("culprit") != culprit
+    return later.state == "open"
+
+
+def _close(engine: Engine, event: int, note: str) -> None:
+    with begin_writing(engine) as session:
+        row, now = session.get_one(EventRow, event), datetime.now(UTC)
+        if row.state in OPEN:
+            change = EventChange(
+                event=event, at=now, who=BY_ITSELF, old=row.state, new="fixed", note=note
+            )
+            session.add(change)
+            row.state, row.updated_at = "fixed", now
