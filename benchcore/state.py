@@ -13,9 +13,9 @@ from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.protocol import name_part
 
-LONGEST_WAIT_S = 1.5 * 3600.0
-"""For a lock of the state folder: what is done under one takes minutes. It ends before a task does,
-so that the lock is named."""
+LONGEST_LOCK_WAIT_S = 1.5 * 3600.0
+"""For a lock of the state folder, under which work takes minutes. It ends before a task does, so
+that the lock is named. A device and a proof are waited for longer: `running/device_lock.py`."""
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,17 @@ def open_state(root: Path) -> State:
 def hold_lock(path: Path, *, shared_by_threads: bool = False) -> Iterator[None]:
     """Hold a lock's file while the body runs: other processes wait for it.
 
-    Raises UserError if another one holds it for LONGEST_WAIT_S seconds, as one that is stopped
+    Raises UserError if another one holds it for LONGEST_LOCK_WAIT_S seconds, as one that is stopped
     does: a night must end.
     """
-    lock = FileLock(path, timeout=LONGEST_WAIT_S, is_singleton=shared_by_threads)
+    lock = FileLock(path, timeout=LONGEST_LOCK_WAIT_S, is_singleton=shared_by_threads)
     try:
         lock.acquire()
     except Timeout:
         raise UserError(
             f"wanted the lock {str(path)!r}, but another process has held it for "
-            f"{LONGEST_WAIT_S:g} s; end that process (`fuser {path}` shows its number), and rerun "
-            "the same command"
+            f"{LONGEST_LOCK_WAIT_S:g} s; end that process (`fuser {path}` shows its number), and "
+            "rerun the same command"
         ) from None
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from prefect import flow
@@ -32,9 +33,9 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     )
     duels = measurement.list_shard(opened, root)
     returnable = measurement.list_returnable(opened, proofs, root)
-    lost, rest = measure_in_slots(duels, opened, job, root, returnable)
-    measurement.report_shard(opened, root, lost, rest, proofs)
-    if lost:
-        raise CampaignIncompleteError("\n".join(lost.values()))
-    back = f", {len(rest)} returned, as its time was up" if rest else ""
-    return Completed(message=f"{len(duels) - len(rest)} duels measured{back}")
+    report = replace(measure_in_slots(duels, opened, job, root, returnable), proofs=proofs)
+    measurement.report_shard(opened, root, report)
+    if report.lost:
+        raise CampaignIncompleteError("\n".join(report.lost.values()))
+    back = f", {len(report.rest)} returned, as its time was up" if report.rest else ""
+    return Completed(message=f"{len(duels) - len(report.rest)} duels measured{back}")

@@ -19,7 +19,11 @@ from prefect.states import Completed, Failed
 from benchcore.errors import EnvironmentBuildError
 from benchcore.progress import ProgressLog
 from benchcore.running import duels, equivalence, shards
-from benchcore.running.duel_process import ConductorFailedError, OutOfTimeError
+from benchcore.running.duel_process import (
+    ConductorFailedError,
+    DeviceBusyError,
+    OutOfTimeError,
+)
 from benchcore.running.duels import find_duel
 from benchcore.running.plans import load_campaign, progress_log
 from benchcore.running.shards import Shard, ShardReport
@@ -155,8 +159,11 @@ def ran_out_of_time(ended: RunState[Any]) -> bool:
     return isinstance(ended.result(raise_on_failure=False), OutOfTimeError)
 
 
-def report_shard(
-    shard: Shard, root: str, lost: dict[str, str], rest: list[str], proofs: list[str]
-) -> None:
+def found_busy(ended: RunState[Any]) -> bool:
+    """Whether another process used a duel's device until its job was about to end."""
+    return isinstance(ended.result(raise_on_failure=False), DeviceBusyError)
+
+
+def report_shard(shard: Shard, root: str, report: ShardReport) -> None:
     """Record why duels have no result, which are returned unmeasured, and the proofs."""
-    shards.report_shard(State(Path(root)), shard, ShardReport(lost=lost, rest=rest, proofs=proofs))
+    shards.report_shard(State(Path(root)), shard, report)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from prefect.client.schemas.objects import State
 
-from benchcore.running.shards import Shard
+from benchcore.running.shards import Shard, ShardReport
 from benchcore.running.slurm.own_job import OwnJob
 from tasks import measurement
 from tasks.measurement import Ended
@@ -78,15 +78,15 @@ def measure_in_slots(
     job: OwnJob | None,
     root: str,
     returnable: Collection[str] = (),
-) -> tuple[dict[str, str], list[str]]:
+) -> ShardReport:
     """Measure a shard's duels, as many at a time as there are slots, until the job is about to end.
     The first one in each slot starts however long it may take, unless it is `returnable`.
 
-    `duels` has their titles by id. Returns why duels left no result, and those it returns.
+    `duels` has their titles by id. The report has no proofs.
     """
     order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
     order["log"] = measurement.shard_log(shard, root)
-    lost, rest, waiting = dict[str, str](), list(duels), list(duels)
+    lost, rest, waiting, busy = dict[str, str](), list(duels), list(duels), list[str]()
     with open_slots(job, shard.devices) as slots:
         first = [each for each in waiting[: slots.num] if each not in returnable]
         while waiting or slots.num_busy:
@@ -104,4 +104,5 @@ def measure_in_slots(
             rest.remove(duel_run)
             if not ended.is_completed():
                 lost[duel_run] = str(ended.message)
-    return lost, rest
+                busy += [duel_run] if measurement.found_busy(ended) else []
+    return ShardReport(lost=lost, rest=rest, busy=busy)

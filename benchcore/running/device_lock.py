@@ -18,8 +18,9 @@ from benchcore.protocol import parse_device
 from benchcore.running.slurm.slots import list_gpus, name_slot
 
 _POLL_S = 0.2
-LONGEST_WAIT_S = 12 * 3600.0
-"""A night ends, even if the process that measures stays stopped."""
+LONGEST_MEASURING_WAIT_S = 12 * 3600.0
+"""For a device, or a proof that another process computes: a night ends, even if the process that
+measures stays stopped."""
 
 
 @contextmanager
@@ -27,12 +28,12 @@ def hold_device(
     device: str, waiting: Callable[[], None], ends_at: float | None = None, *, count: int = 1
 ) -> Iterator[bool]:
     """Hold the device while the body measures, or `count` GPUs from this one on; False if they were
-    not free before `ends_at` (seconds since the epoch), or for LONGEST_WAIT_S seconds. `waiting` is
-    called for each that another process holds.
+    not free before `ends_at` (seconds since the epoch), or for LONGEST_MEASURING_WAIT_S seconds.
+    `waiting` is called for each that another process holds.
 
     The kernel frees the locks of a process that dies.
     """
-    over = time.time() + LONGEST_WAIT_S
+    over = time.time() + LONGEST_MEASURING_WAIT_S
     over = over if ends_at is None else min(over, ends_at)
     with ExitStack() as held:
         for name in _identify(device, count):

@@ -39,6 +39,10 @@ class OutOfTimeError(Exception):
     """The allocation would have ended before the duel or proof: no result, and no failure."""
 
 
+class DeviceBusyError(OutOfTimeError):
+    """Another process used the device until then."""
+
+
 def result_path(state: State, campaign: str, duel_run: str) -> Path:
     """The path of a duel run's document in the spool. A campaign that was packed is unpacked."""
     folder = state.spool / campaign
@@ -69,7 +73,7 @@ def run_duel(
     waiting = functools.partial(report, {"event": "waiting"})
     with hold_device(order.device, waiting, ends_at, count=count) as held:
         if not held:
-            raise OutOfTimeError("another process used the device until the time limit")
+            raise DeviceBusyError("another process used the device until the time limit")
         if not result.exists():  # it was measured while this process waited
             _measure(order, state, snapshot, report, ends_at)
     return result

@@ -36,8 +36,8 @@ from benchcore.protocol import (
     encode,
     write_json,
 )
-from benchcore.running.device_lock import LONGEST_WAIT_S, hold_device
-from benchcore.running.duel_process import OutOfTimeError, end_in_time
+from benchcore.running.device_lock import LONGEST_MEASURING_WAIT_S, hold_device
+from benchcore.running.duel_process import DeviceBusyError, OutOfTimeError, end_in_time
 from benchcore.running.duels import load_environment
 from benchcore.running.heartbeat import StuckProcessError, follow_progress
 from benchcore.running.plans import load_campaign
@@ -242,7 +242,7 @@ def run_proof(
             (scratch / "proof.log").open("w+") as log,
         ):
             if not held:
-                raise OutOfTimeError("another process used the device until the time limit")
+                raise DeviceBusyError("another process used the device until the time limit")
             code = _run([*command, *map(str, paths)], environ, log, advance, ends_at)
             if code != 0:
                 log.seek(0)
@@ -257,7 +257,7 @@ def run_proof(
 
 @contextmanager
 def _hold_proof(document: Path, title: str, ends_at: float | None) -> Iterator[None]:
-    patience_s = LONGEST_WAIT_S if ends_at is None else max(0.0, ends_at - time.time())
+    patience_s = LONGEST_MEASURING_WAIT_S if ends_at is None else max(0.0, ends_at - time.time())
     lock = FileLock(document.with_suffix(".lock"), timeout=patience_s)
     try:
         lock.acquire()

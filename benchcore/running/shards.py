@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import heapq
 import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.errors import CampaignIncompleteError, DamagedFileError, UserError
 from benchcore.planning.catalog import count_devices
 from benchcore.planning.hours import rank_duel
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import SCHEMA, write_json
 from benchcore.running.duel_process import result_path
 from benchcore.running.duels import is_measured
+from benchcore.running.packing import PackingItem, assign_nodes, count_slots, pack, span
 from benchcore.running.plans import campaign_folder
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State
@@ -37,7 +37,8 @@ _RESERVE_S = 30.0
 """Time before the end of an allocation, to stop what runs and report to Prefect."""
 _START_UP_S = 60.0
 """Estimated time from the start of an allocation to its first duel."""
-_MOST_UNSUBMITTED = 2
+_MOST_RETURNS = 2
+"""Per duel and cause: a shard that was not submitted, a device that others used."""
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -84,6 +85,8 @@ class ShardReport:
     """Not started, or not finished in time: another shard will measure them."""
     proofs: Sequence[str] = ()
     """Those that were completed in its allocation."""
+    busy: Sequence[str] = ()
+    """The `lost` ones whose device another process used until the allocation ended."""
 
 
 @contextmanager
@@ -101,16 +104,6 @@ def lock_campaign(plan: Plan, state: State) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def assign_nodes(nodes: Sequence[str], num: int) -> list[tuple[str, ...]]:
-    """The nodes that each of `num` allocations excludes, so that no two share a node. With fewer
-    nodes than allocations each gets one node, evenly distributed."""
-    num_groups = min(num, len(nodes))
-    return [
-        tuple(node for place, node in enumerate(nodes) if place % num_groups != each % num_groups)
-        for each in range(num)
-    ]
 
 
 def cut_shards(
@@ -151,82 +144,22 @@ def cut_shards(
     )
     for packed in pack(items, target_s, 1 if plan.separate_nodes else allocation.gpus):
         duel_runs = [item.duel_run for item in packed.items]
-        number = sum(1 for _ in folder.glob("*.json"))
-        named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
+        token = secrets.token_hex(8)
+        named = json.dumps([plan.campaign, packed.pool, duel_runs, token])
         shard = Shard(
             schema=SCHEMA,
             id=hashlib.sha256(named.encode()).hexdigest()[:16],
-            token=secrets.token_hex(8),
+            token=token,
             campaign=plan.campaign,
             pool=packed.pool,
             seconds={item.duel_run: item.expected_s for item in packed.items},
             num_guessed=sum(item.guessed for item in packed.items),
-            slots=_count_slots(allocation.gpus, packed.devices),
+            slots=count_slots(allocation.gpus, packed.devices),
             devices=packed.devices,
             exclude=excluded[duel_runs[0]] if plan.separate_nodes and nodes else (),
         )
         write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
         shards.append(shard)
-    return shards
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackingItem:
-    """A duel to be packed. `pool` is the pool it needs; `guessed`: nothing like it was measured
-    before, so its seconds are the plan's."""
-
-    duel_run: str
-    pool: str
-    expected_s: float
-    value: float
-    guessed: bool = False
-    devices: int = 1
-    """GPUs that it uses."""
-
-
-@dataclass
-class PackedShard:
-    """The duels of one allocation, in the order of measuring."""
-
-    pool: str
-    devices: int = 1
-    items: list[PackingItem] = field(default_factory=list)
-
-    def seconds_with(self, item: PackingItem, slots: int) -> float:
-        """The seconds of this shard with one more duel."""
-        return span((each.expected_s for each in [*self.items, item]), slots)
-
-
-def span(seconds: Iterable[float], slots: int) -> float:
-    """The seconds that duels take with `slots` side by side, each started when a slot is free."""
-    ends = [0.0] * slots
-    for each in seconds:
-        heapq.heapreplace(ends, ends[0] + each)
-    return max(ends)
-
-
-def _count_slots(gpus: int, devices: int) -> int:
-    """How many duels an allocation measures side by side."""
-    return max(1, gpus // devices)
-
-
-def pack(items: Iterable[PackingItem], target_s: float, gpus: int = 1) -> list[PackedShard]:
-    """Put every duel into the first shard of its pool and number of devices that has room for it.
-    A shard measures as many duels side by side as `gpus` suffice for.
-
-    Shards, and the duels in each, are sorted by value, highest first. No shard is longer than
-    `target_s`, except one with a single duel that is longer by itself.
-    """
-    shards: list[PackedShard] = []
-    for item in sorted(items, key=lambda each: -each.value):
-        for shard in shards:
-            fits = shard.seconds_with(item, _count_slots(gpus, item.devices)) <= target_s
-            if (shard.pool, shard.devices) == (item.pool, item.devices) and fits:
-                break
-        else:
-            shard = PackedShard(item.pool, item.devices)
-            shards.append(shard)
-        shard.items.append(item)
     return shards
 
 
@@ -292,7 +225,7 @@ def list_returnable(state: State, shard: Shard, proofs: Collection[str]) -> set[
     for path in folder.glob("*.json"):
         earlier = _read_report(folder / path.stem / "report.json").get("proofs")
         if earlier:
-            for duel_run in left.keys() & _read_shard(path).duel_runs:
+            for duel_run in left.keys() & _list_duel_runs(path):
                 left[duel_run].difference_update(earlier)
     return {duel_run for duel_run, new in left.items() if new}
 
@@ -304,32 +237,41 @@ def close_shard(
     except those that it returned unmeasured.
 
     `reason` is how the shard ended, for duels that its report does not mention. Those of a shard
-    that could not be `submitted` are returned, too, _MOST_UNSUBMITTED times each.
+    that could not be `submitted`, and those that found their device in use, are returned, too,
+    _MOST_RETURNS times each.
     """
     folder = _folder(state, shard.campaign)
     path = folder / shard.id / "report.json"
     report = _read_report(path)
+    if path.exists() and not report:
+        reason = f"{_describe_damage(path)}; rerun the same command, which sends its duels again"
+    outcome: dict[str, Any] = {"submitted": submitted, "busy": report.get("busy", [])}
+    returned = _count_returned(folder)
     finished = {*report.get("rest", ()), *list_measured(state, [shard])}
-    if not submitted:
-        tries = _count_unsubmitted(folder)
-        finished |= {each for each in shard.duel_runs if tries[each] < _MOST_UNSUBMITTED}
+    finished |= {
+        each
+        for each in (outcome["busy"] if submitted else shard.duel_runs)
+        if returned[each] < _MOST_RETURNS
+    }
     missing = {
         duel_run: report.get("lost", {}).get(duel_run, reason)
         for duel_run in shard.duel_runs
         if duel_run not in finished
     }
-    outcome: dict[str, Any] = {"reason": reason, "missing": missing, "submitted": submitted}
+    outcome |= {"reason": reason, "missing": missing}
     _outcome_path(folder, shard.id).parent.mkdir(exist_ok=True)
     write_json(_outcome_path(folder, shard.id), outcome)
     return missing
 
 
-def _count_unsubmitted(folder: Path) -> Counter[str]:
-    """By duel, its shards that could not be submitted."""
+def _count_returned(folder: Path) -> Counter[str]:
+    """By duel, its earlier shards that were not submitted, or found its device in use."""
     found = Counter[str]()
     for path in folder.glob("*/outcome.json"):
-        if not _read_report(path).get("submitted", True):
-            found.update(_read_shard(folder / f"{path.parent.name}.json").duel_runs)
+        outcome = _read_report(path)
+        found.update(outcome.get("busy", ()))
+        if not outcome.get("submitted", True):
+            found.update(_list_duel_runs(folder / f"{path.parent.name}.json"))
     return found
 
 
@@ -369,9 +311,10 @@ def shard_log(state: State, shard: Shard) -> Path:
 def _read_report(path: Path) -> dict[str, Any]:
     """Empty if the shard wrote none, or a crash damaged it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _folder(state: State, campaign: str) -> Path:
@@ -385,5 +328,21 @@ def _outcome_path(folder: Path, shard: str) -> Path:
 
 
 def _read_shard(path: Path) -> Shard:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return Shard(**{**document, "exclude": tuple(document.get("exclude", ()))})
+    """Raises DamagedFileError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Shard(**{**document, "exclude": tuple(document.get("exclude", ()))})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DamagedFileError(
+            f"{_describe_damage(path)} ({error}); remove this file and rerun the same command, "
+            "which sends its duels again. Finished measurements are stored"
+        ) from error
+
+
+def _list_duel_runs(path: Path) -> Collection[str]:
+    """Those of a shard that has ended; none if its file is damaged: nothing needs it any more."""
+    return [*_read_report(path).get("seconds", ())]
+
+
+def _describe_damage(path: Path) -> str:
+    return f"wanted what became of a shard, but {str(path)!r} is damaged"

@@ -37,7 +37,7 @@ _WAITING: Mapping[str, Callable[[State], object]] = {
 
 @pytest.mark.parametrize("name", _WAITING)
 def test_waiting_for_a_lock_ends(name: str, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr(states, "LONGEST_LOCK_WAIT_S", 0.1)
     path = state.root / name
     path.parent.mkdir(exist_ok=True)
     with FileLock(path), pytest.raises(UserError, match=r"has held it for 0\.1 s"):

@@ -12,6 +12,7 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError
+from benchcore.running.shards import ShardReport
 from flows import measure_shard
 from tasks import measurement
 
@@ -47,6 +48,7 @@ class _Measuring:
     def __init__(self, no_time_from: str, returnable: str = "") -> None:
         self._no_time_from, self._returnable = no_time_from, returnable
         self.report: tuple[list[str], list[str]] | None = None
+        self.busy: list[str] = []
 
     def open_shard(self, campaign: str, *_: str) -> Any:
         return SimpleNamespace(campaign=campaign, devices=1)
@@ -70,13 +72,15 @@ class _Measuring:
         return duel_run < self._no_time_from
 
     def ran_out_of_time(self, ended: Any) -> bool:
-        return ended.message == "late"
+        return ended.message in ("late", "busy")
 
-    def report_shard(
-        self, _: Any, __: str, lost: dict[str, str], rest: list[str], proofs: list[str]
-    ) -> None:
-        assert proofs == ["p"]
-        self.report = (list(lost), rest)
+    def found_busy(self, ended: Any) -> bool:
+        return ended.message == "busy"
+
+    def report_shard(self, _: Any, __: str, report: ShardReport) -> None:
+        assert report.proofs == ["p"]
+        self.report = ([*report.lost], [*report.rest])
+        self.busy = [*report.busy]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,8 @@ class _Measuring:
         (1, {"a": "conductor"}, "z abcd", ("abcd", "a", "")),
         (2, {"b": "late"}, "a a", ("", "", "abcd")),
         (2, {"b": "late"}, "a b", ("a", "", "bcd")),
+        (1, {"a": "busy"}, "b", ("a", "a", "bcd")),
+        (1, {"b": "busy"}, "z", ("ab", "", "bcd")),
         (1, {"a": "late"}, "b bcd", ("a", "a", "bcd")),  # they took an earlier job's time
     ],
 )
@@ -124,6 +130,7 @@ def test_unmeasured_duels_are_given_up_or_returned(
         assert back in str(result.message)
     assert "".join(slots.begun) == begun
     assert measuring.report == (list(lost), list(rest))
+    assert measuring.busy == [each for each in lost if ends[each] == "busy"]
 
 
 @pytest.mark.usefixtures("prefect_api")

@@ -21,6 +21,7 @@ from benchcore.running import heartbeat
 from benchcore.running.device_lock import hold_device
 from benchcore.running.duel_process import (
     ConductorFailedError,
+    DeviceBusyError,
     OutOfTimeError,
     result_path,
     run_duel,
@@ -215,7 +216,7 @@ def test_duels_on_one_device_wait_for_each_other(state: State) -> None:
             done = pool.submit(measure)
             while not events:
                 time.sleep(0.05)
-            with pytest.raises(OutOfTimeError, match="another process used"):
+            with pytest.raises(DeviceBusyError, match="another process used"):
                 run_duel(order, state, snapshot, lambda event: None, ends_at=time.time())
             assert events == ["waiting"]
         assert done.result().exists()

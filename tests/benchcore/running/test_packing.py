@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchcore.running.shards import PackedShard, PackingItem, pack, span
+from benchcore.running.packing import PackedShard, PackingItem, pack, span
 
 TARGET_S = 100.0
 

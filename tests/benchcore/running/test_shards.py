@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from result_documents import JAX, make_document, spool_document
 
 from benchcore.environments.version_requests import Release
-from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.errors import CampaignIncompleteError, DamagedFileError, UserError
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import STDLIB, Arm
 from benchcore.protocol import DuelLimits
 from benchcore.running import shards
+from benchcore.running.packing import assign_nodes
 from benchcore.running.plans import expect_durations
 from benchcore.running.shards import (
     ShardReport,
-    assign_nodes,
     close_shard,
     cut_shards,
     has_time,
@@ -128,6 +128,57 @@ def test_a_shard_that_could_not_be_submitted_is_sent_again_twice(state: State, p
     for lost in ({}, {}, {duel.duel_run: reason for duel in plan.duels}):
         (shard,) = cut_shards(plan, state, short, ())
         assert close_shard(state, shard, reason, submitted=False) == lost
+
+
+def test_a_duel_whose_device_others_used_is_sent_again_twice(state: State, plan: Plan) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    first, *others = (duel.duel_run for duel in plan.duels)
+    reasons = {first: "another process used the device"}
+    for lost in ({}, {}, reasons):
+        (shard,) = cut_shards(plan, state, short, ())
+        assert set(shard.duel_runs) == {first, *others}
+        report_shard(state, shard, ShardReport(lost=reasons, rest=others, busy=[first]))
+        assert close_shard(state, shard, "it failed") == lost
+
+
+@pytest.mark.parametrize("content", ["", '{"id": ', "[]", "null", "{}", '{"id": 1, "odd": 2}'])
+def test_a_damaged_shard_is_named_and_its_duels_are_sent_again(
+    content: str, state: State, plan: Plan
+) -> None:
+    shard, *others = cut_shards(plan, state, {}, ())
+    path = next(state.campaigns.glob(f"*/shards/{shard.id}.json"))
+    path.write_text(content)
+    with pytest.raises(DamagedFileError, match=rf"{shard.id}\.json.* is damaged.* remove this"):
+        cut_shards(plan, state, {}, ())
+    with pytest.raises(DamagedFileError, match="is damaged"):
+        load_shard(state, plan.campaign, shard.id, shard.token)
+    close_shard(state, others[0], "its own file is whole")
+    path.unlink()
+    again = cut_shards(plan, state, {}, ())
+    assert {each.duel_runs for each in again} == {(duel.duel_run,) for duel in plan.duels}
+    assert shard.id not in {each.id for each in again}
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"rest": ['])
+def test_a_damaged_report_is_named_and_its_duels_are_sent_again(
+    content: str, state: State, plan: Plan
+) -> None:
+    shard, *_ = cut_shards(plan, state, {}, ())
+    report_shard(state, shard, ShardReport(lost={}, rest=shard.duel_runs))
+    path = next(state.campaigns.glob(f"*/shards/{shard.id}/report.json"))
+    path.write_text(content)
+    (reason,) = close_shard(state, shard, "it ended").values()
+    assert "report.json" in reason and "is damaged; rerun the same command" in reason
+    assert shard.duel_runs in {each.duel_runs for each in cut_shards(plan, state, {}, ())}
+
+
+def test_a_damaged_file_of_an_ended_shard_is_ignored(state: State, plan: Plan) -> None:
+    first, second, third = cut_shards(plan, state, {}, ())
+    report_shard(state, first, ShardReport(lost={}, proofs=["one"]))
+    close_shard(state, first, "refused", submitted=False)
+    next(state.campaigns.glob(f"*/shards/{first.id}.json")).write_text("")
+    assert close_shard(state, second, "refused", submitted=False) == {}
+    assert list_returnable(state, third, ["one"]) == {*third.duel_runs}
 
 
 def test_a_proof_returns_each_duel_once(state: State, plan: Plan) -> None:
