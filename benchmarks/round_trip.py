@@ -10,7 +10,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,21 @@ from flows.server.postgres import find_postgres
 
 def go_round(engine: Engine, folder: Path) -> dict[str, Any]:
     """Export, import into PostgreSQL, compare; export from there, import into a new SQLite file,
-    compare. Raises DamagedFileError where a row differs, UserError without PostgreSQL."""
+    compare. What is a PostgreSQL goes to SQLite only. Raises DamagedFileError where a row differs,
+    UserError without PostgreSQL."""
     parts = dict[str, dict[str, float]]()
     folder.mkdir()
-    with _serve(folder) as url:
-        there = open_database(url)
+    with ExitStack() as stack:
+        there = engine
+        if engine.dialect.name != "postgresql":
+            there = open_database(stack.enter_context(serve_postgres(folder)))
+            stack.callback(there.dispose)
+            _move(parts, "PostgreSQL", engine, there, folder / "tables")
+            _time(parts, "compare with PostgreSQL", lambda: compare_databases(engine, there))
         back = open_database(f"sqlite:///{folder / 'back.db'}", made_up=True)
-        counts = _move(parts, "PostgreSQL", engine, there, folder / "tables")
-        _time(parts, "compare with PostgreSQL", lambda: compare_databases(engine, there))
-        _move(parts, "SQLite", there, back, folder / "tables")
+        stack.callback(back.dispose)
+        counts = _move(parts, "SQLite", there, back, folder / "tables")
         _time(parts, "compare with the new SQLite", lambda: compare_databases(engine, back))
-        there.dispose()
-        back.dispose()
     return {"rows": counts, "parts": parts}
 
 
@@ -71,7 +74,8 @@ def _print(text: str) -> None:
 
 
 @contextmanager
-def _serve(folder: Path) -> Iterator[str]:
+def serve_postgres(folder: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL of the system's package, while the body runs."""
     installed = find_postgres()
     if isinstance(installed, str):
         raise UserError(f"wanted a PostgreSQL to move the rows to, but {installed}; install it")
