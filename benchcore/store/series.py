@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
+from itertools import pairwise, takewhile
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, Row, and_, false, func, or_, select, true
@@ -64,6 +65,8 @@ MOST_AHEAD = 4
 """Nights, or days with a duel run, that a wrong clock may have dated ahead of the others."""
 AHEAD = timedelta(days=14)
 """Nights that are dated after such a gap, or so far in the future, may be of a wrong clock."""
+_IN_ORDER = 8
+"""Last nights that must have been ingested as they are dated, before one is taken for ahead."""
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
 
@@ -164,16 +167,31 @@ class _MeasuredPair:
 
 def _leave_out_ahead(pairs: Sequence[_MeasuredPair]) -> Sequence[_MeasuredPair]:
     """The pairs in the order of time, less the last few if a wrong clock dated them: they follow a
-    gap, and are in the future or were ingested before the night ahead of the gap. Else they would
-    be the last night for as long, and their environments the newest ones."""
+    gap, and are in the future or were ingested before the night ahead of the gap; or more nights
+    than these came later, one after the other. Else they would be the last night for as long, and
+    their environments the newest ones."""
     ordered = sorted(pairs, key=lambda each: (each.pair.started_at, each.pair.id))
     for count in range(min(MOST_AHEAD, len(ordered) - 1), 0, -1):
-        before, ahead = ordered[-count - 1].pair, [each.pair for each in ordered[-count:]]
-        was_first = all(each.ingested_at < before.ingested_at for each in ahead)
+        last = [each.pair for each in ordered[-count - _IN_ORDER :]]
+        rest, ahead = last[:-count], last[-count:]
+        later = _count_later(rest, ahead)
         is_future = ahead[0].started_at > datetime.now(UTC) + AHEAD
-        if (was_first or is_future) and ahead[0].started_at - before.started_at > AHEAD:
+        is_far = ahead[0].started_at - rest[-1].started_at > AHEAD
+        if (is_far and (later or is_future)) or (later > count and _came_in_order(rest)):
             return ordered[:-count]
     return ordered
+
+
+def _count_later(rest: Sequence[Row[Any]], ahead: Sequence[Row[Any]]) -> int:
+    """How many of the last nights of the rest were ingested after those ahead."""
+    came = max(each.ingested_at for each in ahead)
+    return sum(1 for _ in takewhile(lambda each: each.ingested_at > came, reversed(rest)))
+
+
+def _came_in_order(pairs: Sequence[Row[Any]]) -> bool:
+    """Whether the last nights were ingested as they are dated: where they were not, as after a
+    rebuild, the order of ingestion shows nothing."""
+    return all(one.ingested_at <= other.ingested_at for one, other in pairwise(pairs))
 
 
 def _list_nights(

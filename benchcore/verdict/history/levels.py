@@ -36,6 +36,9 @@ KNOWN_NIGHTS = 7
 that lasts."""
 NEAR_SHARE = 1 / 3
 """A spell was at the new level if its distance from it is at most this share of the change."""
+_DRIFT_DEGREE = 3
+"""Degree of the curve that is taken out of a drift's nights before their correlation is measured:
+a slow drift fits it, and nights that wander do not."""
 _LASTING = ("shift", "drift", "bridge")
 """Triggers of a level that has lasted; after the others only a framework can be blamed."""
 
@@ -131,6 +134,9 @@ def measure_levels(
     spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
+    if nights.trigger == "drift":  # its nights are alike because they drift
+        curve = np.polynomial.Legendre.fit(series.numbers, residuals, _DRIFT_DEGREE)
+        residuals = residuals - curve(series.numbers)
     of_after = series.nights[after].environments
     compared = [row for row in range(begin, end - 1) if series.nights[row].environments == of_after]
     found_levels = HistoryLevels(

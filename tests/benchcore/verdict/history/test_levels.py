@@ -65,6 +65,16 @@ def test_a_drift_compares_the_nights_at_its_anchor_with_the_last_ones() -> None:
     assert found.after == pytest.approx(float(np.median(logs[-10:])))
 
 
+def test_nights_of_a_slow_drift_are_not_correlated_by_it_and_wandering_ones_are() -> None:
+    """Else the machine is blamed weeks after its drift matters."""
+    drift = SuspectedNights(trigger="drift", before="0", since="0", after="119")
+    noise = np.random.default_rng(3).normal(0, 0.005, 120)
+    ramp = 0.06 * np.clip((np.arange(120) - 30) / 80, 0, 1)
+    assert measure_levels(_series(ramp + noise), drift).correlation < 0.3
+    wander = np.convolve(noise, 0.8 ** np.arange(30))[:120]
+    assert measure_levels(_series(wander), drift).correlation > 0.6
+
+
 def test_a_release_alone_does_not_test_the_machine() -> None:
     nights = SuspectedNights(trigger="version", before="49", since="50", after="50")
     assert measure_levels(_series(_logs()), nights).spread is None
