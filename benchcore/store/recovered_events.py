@@ -24,7 +24,7 @@ BY_ITSELF = "deadheat"
 def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]]) -> None:
     """Set the open events of these series to `fixed`, with the reason, if the last nights are
     certainly back at the level before. What a framework changed must have gone with that
-    environment. If its series has later suspicions of another cause, people decide."""
+    environment. If its series has suspicions of another cause since, people decide."""
     known = {series.key: (series, found) for series, found in histories}
     for event, row, later in _list_open(engine):
         series, found = known.get(series_key(row), (None, None))
@@ -34,7 +34,7 @@ def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]
 
 
 def _list_open(engine: Engine) -> list[tuple[int, SuspicionRow, Sequence[SuspicionRow]]]:
-    """The open events' ids and suspicions, and later ones of the same series."""
+    """The open events' ids and suspicions, and those of the same series since."""
     query = (
         select(EventRow, SuspicionRow)
         .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
@@ -49,9 +49,13 @@ def _list_open(engine: Engine) -> list[tuple[int, SuspicionRow, Sequence[Suspici
             of_key.setdefault(series_key(each), []).append(each)
         session.expunge_all()
     return [
-        (event, row, [each for each in of_key[series_key(row)] if each.id > row.id])
+        (event, row, [each for each in of_key[series_key(row)] if _is_since(each, row)])
         for event, row in events
     ]
+
+
+def _is_since(other: SuspicionRow, row: SuspicionRow) -> bool:
+    return other.id != row.id and (other.id > row.id or other.since >= row.since)
 
 
 def _find_recovery(

@@ -43,7 +43,7 @@ from benchcore.verdict.history.conditions import (
     list_condition_changes,
 )
 from benchcore.verdict.history.detect import Detection, detect_series
-from benchcore.verdict.history.levels import SuspectedNights, measure_levels
+from benchcore.verdict.history.levels import SuspectedNights, is_held, measure_levels
 from benchcore.verdict.history.matching import (
     UNDECIDED,
     StoredSuspicion,
@@ -318,7 +318,9 @@ def read_suspicion(
         levels = levels.less(before.offset)
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
-        if before.b_version != after.b_version and key.control is not None:
+        if row.trigger == "bridge" and is_held(before, after):  # what the machine did to these
+            sides |= {"a_new": sides["a_old"], "b_new": sides["b_old"]}
+        elif before.b_version != after.b_version and key.control is not None:
             sides["b_new"] = sides["b_old"]  # the control rolled on: the old one is measured again
         return SuspicionRecord(
             id=suspicion,

@@ -12,7 +12,7 @@ import numpy as np
 from benchcore.verdict.history.conditions import ConditionChange, list_lasting_changes
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_CORRELATED, MOST_OUTLIERS
-from benchcore.verdict.history.series import METHOD_CONDITION, Series
+from benchcore.verdict.history.series import METHOD_CONDITION, Night, Series
 from benchcore.verdict.history.thresholds import (
     LASTING_NIGHTS,
     LEVEL_NIGHTS,
@@ -131,7 +131,6 @@ def measure_levels(
     if nights.trigger == "bridge":  # it is taken from the nights since
         own = series.nights[after].bridged - series.nights[before].bridged
         earlier = earlier + _take_bridges_out(series, before)[:since]
-    spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
     if nights.trigger == "drift":  # its nights are alike because they drift
@@ -139,6 +138,10 @@ def measure_levels(
         residuals = residuals - curve(series.numbers)
     of_after = series.nights[after].environments
     compared = [row for row in range(begin, end - 1) if series.nights[row].environments == of_after]
+    measured = logs[[*compared, end - 1]]
+    if nights.trigger == "bridge" and is_held(series.nights[before], series.nights[after]):
+        measured = changed = new = _list_held(series.nights[before], series.nights[begin:end])
+    spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     found_levels = HistoryLevels(
         before=middle,
         after=float(np.median(new)),
@@ -146,7 +149,7 @@ def measure_levels(
         num_after=len(changed),
         spread=spread,
         correlation=max(measure_correlation(old), measure_correlation(residuals)),
-        since=tuple(logs[[*compared, end - 1]].tolist()),
+        since=tuple(measured.tolist()),
         longest_spell=find_longest_spell(
             earlier, middle, float(np.median(changed)) + own, series.list_releases()
         ),
@@ -155,6 +158,24 @@ def measure_levels(
     )
     moved = replace(found_levels, after=found_levels.after + own)
     return replace(found_levels, known=find_known_level(earlier, moved))
+
+
+def is_held(before: Night, after: Night) -> bool:
+    """Whether the environments of the night before were measured in the night after, too: as its
+    own or as a control."""
+    return before.environments in (after.environments, *after.controls)
+
+
+def _list_held(before: Night, nights: Sequence[Night]) -> np.ndarray:
+    """The ratio of the environments of the night before in these nights, less what bridges took."""
+    held = before.environments
+    return np.array(
+        [
+            each.log_ratio if each.environments == held else each.controls[held] - each.bridged
+            for each in nights
+            if is_held(before, each)
+        ]
+    )
 
 
 def _take_bridges_out(series: Series, before: int) -> np.ndarray:

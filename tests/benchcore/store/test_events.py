@@ -230,6 +230,24 @@ def test_an_event_whose_change_is_gone_closes_itself(
         assert last["note"] == "the nights since 2026-01-12 are back at the old level"
 
 
+def test_two_changes_of_one_night_that_cancel_are_not_gone(state: State, engine: Engine) -> None:
+    """A driver and a release: the ratio is as before, and both events hold."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
+    logs[10] += 0.06
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    store_history(engine, state, documents[:11])
+    refresh_suspicions(engine)
+    with Session(engine) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        session.add(SuspicionRow(**{name: getattr(first, name) for name in names}))
+    for number, culprit in ((1, "a"), (2, "infrastructure")):
+        store_finding(engine, number, _found(culprit=culprit), names=NAMES)
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    assert {each["state"] for each in list_events(engine)} == {"untriaged", "infrastructure"}
+
+
 def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:
     store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]

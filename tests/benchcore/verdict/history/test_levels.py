@@ -219,3 +219,18 @@ def test_a_driver_that_comes_back_returns_to_a_known_level() -> None:
             for row, night in enumerate(_series(logs).nights)
         ]
         assert measure_levels(make_series(nights), bridge).known == known
+
+
+def test_a_bridge_beside_a_release_is_of_the_environments_before_it() -> None:
+    """A driver moved the old environments by 5 %, and a release took as much from the ratio."""
+    logs = np.random.default_rng(8).normal(0.2, 0.003, 40)
+    nights = list(_series(logs - 0.05 * (np.arange(40) >= 20)).nights)
+    for row in range(20, 40):
+        held = {("a", "b"): float(logs[row]) + 0.05}
+        released = replace(nights[row], a_environment="new", bridged=0.05, controls=held)
+        nights[row] = released
+    suspected = SuspectedNights(trigger="bridge", before="19", since="20", after="22")
+    found = measure_levels(make_series(nights), suspected).under(0.05, 0.05)
+    assert (found.before, found.after) == pytest.approx((0.2, 0.25), abs=0.003)
+    assert found.since == pytest.approx(logs[20:] + 0.05)
+    assert (found.longest_spell, found.known) == (0, 0)
