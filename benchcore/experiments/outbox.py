@@ -117,6 +117,7 @@ def has_waiting(state: State) -> bool:
 
 def send_waiting(state: State) -> list[str]:
     """Send every alert that waits to the addresses that have not accepted it; why some still wait.
+    One whose file is damaged is set aside, and named once.
 
     If the process dies right after an address accepted one, that address gets it again. Raises
     UserError as `find_addresses` does.
@@ -126,15 +127,37 @@ def send_waiting(state: State) -> list[str]:
     refused = list[str]()
     with hold_lock(waiting.parent / ".lock"):
         for path in sorted(waiting.glob("*.json"), key=lambda each: each.stat().st_mtime_ns):
-            reasons = _send_file(path, addresses)
+            if (alert := _read_alert(path)) is None:
+                refused.append(_set_aside(path))
+                continue
+            reasons = _send_file(path, alert, addresses)
             if not reasons:
                 path.rename(sent / path.name)
             refused += [f"the alert {path.stem!r} waits: {each}" for each in reasons]
     return refused
 
 
-def _send_file(path: Path, addresses: Iterable[Address]) -> list[str]:
-    alert = json.loads(path.read_text(encoding="utf-8"))
+def _read_alert(path: Path) -> dict[str, Any] | None:
+    """None if a crash damaged the file."""
+    try:
+        alert = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(alert["text"], str) and isinstance(alert["taken"], list)
+        return (
+            alert if whole and isinstance(alert["details"], dict) and "picture" in alert else None
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _set_aside(path: Path) -> str:
+    damaged = path.rename(path.with_suffix(".damaged"))
+    return (
+        f"the alert {path.stem!r} is damaged and can't be sent; it is now {str(damaged)!r}; run "
+        "`deadheat events`, which lists what changed"
+    )
+
+
+def _send_file(path: Path, alert: dict[str, Any], addresses: Iterable[Address]) -> list[str]:
     reasons = list[str]()
     for each in addresses:
         if each.digest in alert["taken"]:
@@ -259,8 +282,8 @@ def _size(alert: Mapping[str, Any]) -> float:
 def _list_queued(state: State) -> set[int]:
     """The events that some alert holds, sent or not."""
     paths = [path for folder in _folders(state) for path in folder.glob("event-*.json")]
-    read = (json.loads(path.read_text(encoding="utf-8"))["details"] for path in paths)
-    return {event for details in read for event in details["events"]}
+    read = (alert for path in paths if (alert := _read_alert(path)) is not None)
+    return {event for alert in read for event in alert["details"].get("events", ())}
 
 
 def set_picture(state: State, key: str, picture: Path) -> None:
@@ -268,8 +291,7 @@ def set_picture(state: State, key: str, picture: Path) -> None:
     waiting = _folders(state)[0]
     path = waiting / _name_file(key)
     with hold_lock(waiting.parent / ".lock"):  # who has accepted it is in the same file
-        if path.exists():
-            alert = json.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and (alert := _read_alert(path)) is not None:
             write_json(path, {**alert, "picture": str(picture)})
 
 

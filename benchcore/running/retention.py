@@ -155,7 +155,9 @@ def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], li
     `deadheat report` writes a night's again."""
     first = min(day for each in kept if (day := _find_day(each)) is not None)
     shared = (path for pattern in _SHARED_PAGES for path in state.site.glob(pattern))
-    known = {run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8"))}
+    known = {
+        run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8", "replace"))
+    }
     old = [path for path in sorted(state.site.glob(_PAGES)) if _find_date(path) < first]
     return [each for each in old if each.stem not in known], [
         each for each in old if each.stem in known
@@ -164,7 +166,7 @@ def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], li
 
 def _list_old_docs(state: State, old: Iterable[Path], pages: Iterable[Path]) -> Iterator[Path]:
     """Those that none of these pages of duels links. `deadheat check` writes a night's again."""
-    linked = {name for path in pages for name in _DOCS.findall(path.read_text("utf-8"))}
+    linked = {name for path in pages for name in _DOCS.findall(path.read_text("utf-8", "replace"))}
     for folder in old:
         if quote(folder.name, safe="") not in linked:
             yield state.data_docs(folder.name)

@@ -146,6 +146,24 @@ def test_without_an_address_nothing_waits(state: State, monkeypatch: pytest.Monk
     assert posted == []
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"text": "torch'])
+def test_a_damaged_alert_is_named_once_and_stops_no_other(
+    content: str, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("event-1", "event-2"):
+        queue_alert(state, key, key, DETAILS)
+    waiting = state.root / "alerts" / "waiting"
+    (waiting / "event-1.json").write_text(content)
+    set_picture(state, "event-1", Path("picture.png"))
+    with serve_webhook() as (hook, posted):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
+        [reason] = send_waiting(state)
+        assert "'event-1' is damaged" in reason and "event-1.damaged" in reason
+        assert send_waiting(state) == []
+    assert [each["text"] for each in posted] == ["event-2"]
+    assert (waiting / "event-1.damaged").read_text() == content
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [

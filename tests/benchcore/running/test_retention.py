@@ -122,6 +122,7 @@ def test_pages_of_older_duels_go_unless_a_shared_page_links_them(state: State) -
     (shared / "guide.js").write_text(
         f'deadheat.receive("pages/guide",\n"duel.html#run={linked.stem}")'
     )
+    (shared / "runs.js").write_bytes(b"damaged \xff")
     pruned = list_removals(state, 1)
     assert [each.path for each in pruned if each.part == "pages of duels"] == [old]
     remove(pruned)
