@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -35,8 +35,9 @@ _ELSEWHERE = re.compile(r'href="(?!#)[^"]*"')
 Results = Mapping[str, ExpectationSuiteValidationResult]
 
 
-def write_data_docs(folder: Path, results: Results) -> None:
-    """Write a page per suite, by its name, and `index.html`. An earlier check's are replaced."""
+def write_data_docs(folder: Path, results: Results, without_rows: Sequence[str] = ()) -> None:
+    """Write a page per suite, by its name, and `index.html`, which also lists the suites that had
+    nothing to check. An earlier check's are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.html"):
         path.unlink()
@@ -45,7 +46,7 @@ def write_data_docs(folder: Path, results: Results) -> None:
         _write(
             folder / f"{name_page(name)}.html", close_page(DefaultJinjaPageView().render(document))
         )
-    _write(folder / "index.html", _write_index(results))
+    _write(folder / "index.html", _write_index(results, without_rows))
 
 
 def name_page(suite: str) -> str:
@@ -59,12 +60,14 @@ def close_page(html: str) -> str:
     return found.replace("<head>", f"<head>\n{_HEAD}", 1)
 
 
-def _write_index(results: Results) -> str:
-    rows = "\n".join(
+def _write_index(results: Results, without_rows: Sequence[str]) -> str:
+    checked = [
         f'<tr><td><a href="{name_page(name)}.html">{escape(name)}</a></td>'
         f"<td>{'passed' if result.success else 'failed'}</td></tr>"
         for name, result in results.items()
-    )
+    ]
+    others = [f"<tr><td>{escape(name)}</td><td>no rows</td></tr>" for name in without_rows]
+    rows = "\n".join([*checked, *others])
     return (
         f'<!doctype html>\n<html lang="en"><head>\n<meta charset="utf-8">\n{_HEAD}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
