@@ -53,15 +53,16 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _stat_files(venv: Path) -> Iterator[tuple[str, list[int]]]:
     """Path below the environment's folder, and [size, ns] of each file, links followed."""
+    begin = len(str(venv.parent)) + 1
     for parent, folders, names in os.walk(venv):
         folders[:] = [each for each in folders if each != _SKIPPED]
         for name in names:
-            path = Path(parent, name)
+            path = os.path.join(parent, name)  # noqa: PTH118 - pathlib takes five times as long
             try:
-                status = path.stat()
+                status = os.stat(path)  # noqa: PTH116
             except OSError:
                 continue  # a link to nothing
-            yield str(path.relative_to(venv.parent)), [status.st_size, status.st_mtime_ns]
+            yield path[begin:], [status.st_size, status.st_mtime_ns]
 
 
 def _hash(path: Path) -> str:
