@@ -83,13 +83,19 @@ def _list_values(module: ModuleType) -> Iterator[object]:
 
 def _list_covered() -> list[str]:
     """Methods of the harness's objects that an attribute of the object itself covers."""
+    objects = gc.get_objects()
+    ours = {
+        each
+        for each in set(map(type, objects))
+        if str(each.__module__).startswith(_CELL) and not dataclasses.is_dataclass(each)
+    }
     return sorted(
         {
             f"{type(each).__name__}.{name}"
-            for each in gc.get_objects()
-            if str(type(each).__module__).startswith(_CELL)
+            for each in objects
+            if type(each) in ours
             for name in list(getattr(each, "__dict__", ()))
-            if callable(getattr(type(each), name, None)) and not dataclasses.is_dataclass(each)
+            if callable(getattr(type(each), name, None))
         }
     )
 

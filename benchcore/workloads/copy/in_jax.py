@@ -18,7 +18,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     copied = jax.jit(jnp.negative, donate_argnums=0)
 
     def start(params: ByName) -> jax.Array:
-        return jnp.array(params["values"], copy=True, device=device)
+        return jax.device_put(params["values"], device, may_alias=False)
 
     values = start(arrays.params)
 

@@ -75,10 +75,8 @@ class _Group:
 
     def place(self, params: Mapping[str, np.ndarray]) -> Leaves:
         """A fresh copy on the device: donation must never reach the originals."""
-        return [
-            jnp.array(array, dtype=self.dtype, copy=True, device=self.device)
-            for array in fill(self.state, params)
-        ]
+        leaves = [array.astype(self.dtype, copy=False) for array in fill(self.state, params)]
+        return jax.device_put(leaves, self.device, may_alias=False)
 
     def unflatten(self, leaves: Leaves) -> Any:
         """The NNX state."""
