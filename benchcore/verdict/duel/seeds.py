@@ -1,4 +1,4 @@
-"""Judge training over seeds: the time to an accuracy of two sides, and whether both learn alike.
+"""Judge training over seeds: the time to an accuracy of two sides, and whether both learn as well.
 
 Both sides begin each seed with the same weights and see the same order of the data, so the samples
 are pairs.

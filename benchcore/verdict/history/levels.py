@@ -133,7 +133,7 @@ def measure_levels(
         earlier = earlier + _take_bridges_out(series, before)[:since]
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
-    if nights.trigger == "drift":  # its nights are alike because they drift
+    if nights.trigger == "drift":  # it makes neighbouring nights similar
         curve = np.polynomial.Legendre.fit(series.numbers, residuals, _DRIFT_DEGREE)
         residuals = residuals - curve(series.numbers)
     of_after = series.nights[after].environments
