@@ -174,10 +174,12 @@ def _unpack_new(engine: Engine, folder: Path) -> list[str]:
 
 def _documents(state: State) -> list[Path]:
     paths = state.spool.glob("*/*.json")
-    return sorted(each for each in paths if each.parent != state.rejected and each.is_file())
+    return sorted(each for each in paths if each.parent != state.rejected)
 
 
 def _read_new(path: Path, known: Mapping[str, str]) -> dict[str, Any]:
+    if path.is_dir():
+        raise ValueError("wanted a result document, got a folder; put the document in its place")
     if path.stem in known:
         raise ValueError(
             f"wanted a duel run that is new, got {path.stem!r}, which was ingested from campaign "

@@ -319,5 +319,13 @@ def test_files_that_are_being_written_are_left_alone(engine: Engine, state: Stat
     assert part.exists()
 
 
+def test_a_folder_in_the_place_of_a_document_is_rejected(engine: Engine, state: State) -> None:
+    path = spool_document(state.spool, make_document())
+    path.unlink()
+    path.mkdir()
+    [rejection] = ingest_spool(engine, state).rejected
+    assert "wanted a result document, got a folder" in rejection.reason and not path.exists()
+
+
 def test_an_empty_spool_is_no_error(engine: Engine, state: State) -> None:
     assert ingest_spool(engine, state).ingested == ()
