@@ -19,6 +19,6 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     values = torch.tensor(arrays.params["values"], device=wanted.device)
     return Program(
         step=lambda inputs: copied(values),
-        reset=lambda params: values.copy_(torch.from_numpy(params["values"])),
+        reset=lambda params: values.copy_(torch.tensor(params["values"])),
         read=lambda copy: digest_copy(copy.cpu().numpy()),
     )
