@@ -112,9 +112,8 @@ def measure(
             num_documents = stored + SAMPLE
         campaigns = [night.plan.campaign for _, night in nights]
         documents = _spool(state, nights)
-        cpu = time.process_time()
-        ingest_s += time_call(lambda: _ingest(engine, state))
-        ingest_cpu_s += time.process_time() - cpu
+        seconds, cpu_s = _time_with_cpu(lambda: _ingest(engine, state))
+        ingest_s, ingest_cpu_s = ingest_s + seconds, ingest_cpu_s + cpu_s
         for campaign in campaigns:
             replace_failed_checks(engine, campaign, [])
         judge_s += time_call(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
@@ -129,13 +128,10 @@ def measure(
                 "ingest_ms": round(1e3 * ingest_s / ingested, 2),
                 "ingest_cpu_ms": round(1e3 * ingest_cpu_s / ingested, 2),
                 "judge_ms": round(1e3 * judge_s / ingested, 2),
-                "queries_s": time_queries(state, engine, campaigns[-1]),
-                "queries_cpu_s": time_queries(
-                    state, engine, campaigns[-1], clock=time.process_time
-                ),
+                **time_queries(state, engine, campaigns[-1]),
             }
-            measured_at, ingested, ingest_s, judge_s = 2 * measured_at, 0, 0.0, 0.0
-            ingest_cpu_s = 0.0
+            measured_at, ingested = 2 * measured_at, 0
+            ingest_s, ingest_cpu_s, judge_s = 0.0, 0.0, 0.0
         if not fill_to and stored >= num_documents:
             return
 
@@ -202,20 +198,20 @@ def _name_machine(machine: int) -> str:
     return f"{machine:016x}"
 
 
-def time_queries(
-    state: State, engine: Engine, campaign: str, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, float]:
-    """Median seconds of what each page reads."""
+def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, dict[str, float]]:
+    """Median seconds, and CPU seconds, of what each page reads."""
+    found = dict[str, dict[str, float]](queries_s={}, queries_cpu_s={})
+    for name, query in list_queries(state, engine, campaign).items():
+        times = zip(*(_time_with_cpu(query) for _ in range(REPEATS)), strict=True)
+        for clock, of_clock in zip(found.values(), times, strict=True):
+            clock[name] = round(statistics.median(of_clock), 3)
+    return found
 
-    def measure_call(call: Callable[[], object]) -> float:
-        began = clock()
-        call()
-        return clock() - began
 
-    return {
-        name: round(statistics.median(measure_call(query) for _ in range(REPEATS)), 3)
-        for name, query in list_queries(state, engine, campaign).items()
-    }
+def _time_with_cpu(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that a call takes, and CPU seconds of this process."""
+    began = time.process_time()
+    return time_call(call), time.process_time() - began
 
 
 def explain_queries(state: State, engine: Engine, campaign: str) -> dict[str, list[str]]:

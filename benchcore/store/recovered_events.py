@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import Engine, select
@@ -26,22 +26,25 @@ def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]
     certainly back at the level before. What a framework changed must have gone with that
     environment. If its series has suspicions of another cause since, people decide."""
     known = {series.key: (series, found) for series, found in histories}
-    for event, row, later in _list_open(engine):
-        series, found = known.get(series_key(row), (None, None))
-        back = series and _find_recovery(series, found, row, later)
+    for event, row, later in _list_open(engine, known.keys()):
+        back = _find_recovery(*known[series_key(row)], row, later)
         if back:
             _close(engine, event, f"the nights since {back.at:%Y-%m-%d} are back at the old level")
 
 
-def _list_open(engine: Engine) -> list[tuple[int, SuspicionRow, Sequence[SuspicionRow]]]:
-    """The open events' ids and suspicions, and those of the same series since."""
+def _list_open(
+    engine: Engine, keys: Collection[SeriesKey]
+) -> list[tuple[int, SuspicionRow, Sequence[SuspicionRow]]]:
+    """The ids and suspicions of the open events of these series, and the series' suspicions
+    since."""
     query = (
         select(EventRow, SuspicionRow)
         .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
         .where(EventRow.state.in_(OPEN))
     )
     with Session(engine) as session:
-        events = [(event.id, row) for event, row in session.execute(query)]
+        rows = session.execute(query)
+        events = [(event.id, row) for event, row in rows if series_key(row) in keys]
         if not events:
             return []
         of_key: dict[SeriesKey, list[SuspicionRow]] = {}
@@ -59,7 +62,7 @@ def _is_since(other: SuspicionRow, row: SuspicionRow) -> bool:
 
 
 def _find_recovery(
-    series: Series, found: Detection | None, row: SuspicionRow, later: Iterable[SuspicionRow]
+    series: Series, found: Detection, row: SuspicionRow, later: Iterable[SuspicionRow]
 ) -> Night | None:
     finding = row.finding or {}
     culprit, move = finding.get("culprit"), find_shift(finding).get("log_ratio")

@@ -240,8 +240,7 @@ def _describe(change: Change, changes: Sequence[Change]) -> Block:
 
 
 def _list_later(change: Change, changes: Sequence[Change]) -> list[str]:
-    """What its series did since, oldest first: further events, and returns to a known
-    level."""
+    """What its series did since, oldest first: further events, and returns to a known level."""
     later = [
         each for each in changes if each["key"] == change["key"] and each["since"] > change["since"]
     ]
