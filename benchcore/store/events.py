@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
+from benchcore.store.event_changes import BY_ITSELF, LONGEST_NAME, add_change, check_text
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
-from benchcore.store.recovered_events import BY_ITSELF
 from benchcore.store.series import series_key
 from benchcore.store.suspicions import changed_conditions
 from benchcore.verdict.confirmation.decide import Finding
@@ -25,9 +25,6 @@ from benchcore.verdict.confirmation.event_states import (
     find_shift,
     first_state,
 )
-
-_LONGEST_NOTE = 10_000
-_LONGEST_NAME = 100
 
 
 def store_finding(
@@ -57,13 +54,13 @@ def _open_event(
     known = session.scalar(select(EventRow).where(EventRow.suspicion == row.id))
     if known is not None:
         return
-    state, now = first_state(culprit), _now()
+    state, now = first_state(culprit), datetime.now(UTC)
     event = EventRow(
         suspicion=row.id, state=state, unsent_alert=alert, opened_at=now, updated_at=now
     )
     session.add(event)
     session.flush()
-    session.add(_change(event, None, state, BY_ITSELF, "opened by a confirmation"))
+    add_change(session, event, None, BY_ITSELF, "opened by a confirmation")
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
@@ -126,9 +123,8 @@ def move_event(engine: Engine, event: int, state: str, *, who: str, note: str = 
     """Change an event's state. Raises UserError if that change is not allowed."""
     with begin_writing(engine) as session:
         found = _get(session, event)
-        new = check_move(found.state, state)  # type: ignore[arg-type]
-        session.add(_change(found, found.state, new, who, note))
-        found.state = new
+        old, found.state = found.state, check_move(found.state, state)  # type: ignore[arg-type]
+        add_change(session, found, old, who, note)
 
 
 def annotate_event(
@@ -140,30 +136,9 @@ def annotate_event(
     with begin_writing(engine) as session:
         found = _get(session, event)
         if owner is not None:
-            found.owner = _check(owner, "owner", _LONGEST_NAME)
+            found.owner = check_text(owner, "owner", LONGEST_NAME)
             note = f"owner: {owner}" + (f"; {note}" if note else "")
-        session.add(_change(found, found.state, found.state, who, note))
-
-
-def _change(event: EventRow, old: str | None, new: str, who: str, note: str) -> EventChange:
-    event.updated_at = _now()
-    return EventChange(
-        event=event.id,
-        at=_now(),
-        who=_check(who, "name", _LONGEST_NAME),
-        old=old,
-        new=new,
-        note=note if not note else _check(note, "note", _LONGEST_NOTE),
-    )
-
-
-def _check(text: str, what: str, longest: int) -> str:
-    """Pages and terminals show what people type: it must be printable and short."""
-    if not text.strip() or len(text) > longest or not text.replace("\n", " ").isprintable():
-        raise UserError(
-            f"wanted a {what} of 1 to {longest} printable characters, got {text!r:.100}; change it"
-        )
-    return text
+        add_change(session, found, found.state, who, note)
 
 
 def _get(session: Session, event: int) -> EventRow:
@@ -192,7 +167,3 @@ def _describe(event: EventRow, row: SuspicionRow) -> dict[str, Any]:
 def _ratios(change: Mapping[str, Any]) -> list[float | None]:
     logs = [change.get(name) for name in ("log_ratio", "low", "high")]
     return [None if log is None else math.exp(log) for log in logs]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.database import begin_writing
-from benchcore.store.models import EventChange, EventRow, SuspicionRow
+from benchcore.store.event_changes import BY_ITSELF, add_change
+from benchcore.store.models import EventRow, SuspicionRow
 from benchcore.store.series import series_key
 from benchcore.verdict.confirmation.event_states import OPEN, find_shift
 from benchcore.verdict.history.detect import Detection
 from benchcore.verdict.history.levels import SuspectedNights
 from benchcore.verdict.history.recovery import find_recovery
 from benchcore.verdict.history.series import Night, Series, SeriesKey
-
-BY_ITSELF = "deadheat"
-"""Who did what no person did."""
 
 
 def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]]) -> None:
@@ -90,10 +87,7 @@ def _is_of_other_cause(later: SuspicionRow, culprit: str | None) -> bool:
 
 def _close(engine: Engine, event: int, note: str) -> None:
     with begin_writing(engine) as session:
-        row, now = session.get_one(EventRow, event), datetime.now(UTC)
+        row = session.get_one(EventRow, event)
         if row.state in OPEN:
-            change = EventChange(
-                event=event, at=now, who=BY_ITSELF, old=row.state, new="fixed", note=note
-            )
-            session.add(change)
-            row.state, row.updated_at = "fixed", now
+            old, row.state = row.state, "fixed"
+            add_change(session, row, old, BY_ITSELF, note)
