@@ -16,8 +16,17 @@ from prefect.events import emit_event
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import has_waiting, queue_alert, send_waiting, set_picture
-from benchcore.state import State
+from benchcore.experiments.outbox import (
+    add_pictures,
+    has_waiting,
+    queue_alert,
+    queue_events,
+    send_waiting,
+    set_picture,
+)
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.history_documents import save_history
 from dashboards.pictures import draw_forest_png, draw_series_png
 
 _Block = TypeVar("_Block", bound=Block)
@@ -76,9 +85,9 @@ def _save(state: State, name: str, picture: bytes | None) -> Path | None:
 
 
 def emit_shift(alert: Mapping[str, Any]) -> None:
-    """Emit the alert of a confirmed shift for Prefect's automations."""
+    """Emit the alert of a confirmed shift, or of one that is gone, for Prefect's automations."""
     emit_event(
-        "deadheat.shift.confirmed",
+        f"deadheat.shift.{alert['state']}",
         resource={"prefect.resource.id": f"deadheat.{alert['key']}"},
         payload=dict(alert),
     )
@@ -99,6 +108,22 @@ def alert(
     finally:
         use_stored_addresses()
         _send(state)
+
+
+def send_events(root: str) -> None:
+    """Queue and emit the alerts of events that are not in the outbox yet, such as of those that
+    became `fixed` tonight, and send all that wait. One whose picture can't be drawn is sent
+    without."""
+    state = open_state(Path(root))
+    engine = open_database(state.database_url)
+    found = queue_events(engine, state)
+    save_history(engine, state)  # a rebuild won't send them again
+    for each in found if os.environ.get("PREFECT_API_URL") else ():
+        emit_shift(each)
+    try:
+        add_pictures(state, found, draw_suspicion(state))
+    finally:
+        send_unsent(root)
 
 
 def send_unsent(root: str) -> None:

@@ -49,7 +49,7 @@ from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
 from dashboards.wandb_runs import send_runs, write_run
 from tasks import available_versions
 from tasks.alerts import alert as send_alert
-from tasks.alerts import send_unsent
+from tasks.alerts import send_events
 from tasks.measurement import is_infrastructure
 
 LIMIT_S = 7200.0
@@ -236,10 +236,10 @@ def find_night(timezone: str) -> date:
 
 
 def end_night(campaign: str, root: str, keep_nights: int | None) -> None:
-    """Report tonight's suspicions, send alerts that wait, and remove what only older nights than
-    these need (if any)."""
+    """Report tonight's suspicions and the events that it closed, send alerts that wait, and remove
+    what only older nights than these need (if any)."""
     report_suspicions(campaign, root)
-    send_unsent(root)
+    send_events(root)
     if keep_nights is not None:
         prune_state(keep_nights, root=root)
 

@@ -4,14 +4,19 @@ environments against new ones, judged after 5, 8 and 12 starts, until each is de
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments.alerts import write_shift
-from benchcore.experiments.outbox import find_addresses, queue_events, send_waiting, set_picture
+from benchcore.experiments.outbox import (
+    Draw,
+    add_pictures,
+    find_addresses,
+    queue_events,
+    send_waiting,
+)
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
@@ -67,10 +72,6 @@ class Confirmed:
     alerts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-Draw = Callable[[int], Path | None]
-"""Draws the series of a suspicion as a picture file; None = there is nothing to draw."""
-
-
 @dataclass
 class _Progress:
     """The state of one suspicion between looks."""
@@ -116,10 +117,7 @@ def run_confirmation(
     _save(progress, engine, state)
     alerts = queue_events(engine, state)
     save_history(engine, state)
-    for each in alerts:
-        picture = draw(each["suspicion"]) if "suspicion" in each else None
-        if picture is not None:
-            set_picture(state, each["key"], picture)
+    add_pictures(state, alerts, draw)
     rows = [*(_describe(each) for each in progress), *left_open]
     return Confirmed(rows=rows, unsent=send_waiting(state), alerts=alerts)
 

@@ -10,7 +10,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import httpx
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.alerts import list_changed, list_others
+from benchcore.experiments.alerts import PAYLOAD, list_changed, list_others
 from benchcore.protocol import write_json
 from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine
@@ -237,15 +237,18 @@ def _show(value: object) -> str:
 
 def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     """Queue the alerts of events, one per cause, the largest shift first: a release or a machine
-    that changed ten cases is one message. Returns the new ones: `key`, `text` and details."""
+    that changed ten cases is one message. Events that became `fixed` by themselves have messages of
+    their own. Returns the new ones: `key`, `text` and details."""
     unsent, queued = list_unsent(engine), _list_queued(state)
-    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for event, alert in unsent.items():
-        if event not in queued:  # else a process died before it recorded that
+        kind = "fixed" if _is_fixed(alert) else "event"
+        if event not in queued[kind]:  # else a process died before it recorded that
             cause = alert.get("group") or alert["details"].get("cause") or f"event {event}"
-            groups.setdefault(cause, {})[event] = alert
-    found = [_join(cause, of_one, state) for cause, of_one in groups.items()]
-    for each in sorted(found, key=lambda each: -each["size"]):
+            groups.setdefault((kind, cause), {})[event] = alert
+    found = [_join(kind, cause, of_one, state) for (kind, cause), of_one in groups.items()]
+    found.sort(key=lambda each: -each["size"])
+    for each in found:
         details = {name: value for name, value in each.items() if name not in ("key", "text")}
         queue_alert(state, each["key"], each["text"], details)
     for event in unsent:
@@ -253,20 +256,29 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     return found
 
 
-def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]], state: State) -> dict[str, Any]:
+def _is_fixed(alert: Mapping[str, Any]) -> bool:
+    return alert["details"].get("state") == "fixed"
+
+
+def _join(
+    kind: str, cause: str, alerts: Mapping[int, Mapping[str, Any]], state: State
+) -> dict[str, Any]:
     """One alert of the events of a cause, which links to the first of them."""
     events = sorted(alerts, key=lambda each: -_size(alerts[each]))
     first = alerts[events[0]]
-    texts = [f"Event {each}: {alerts[each]['text']}" for each in events]
+    texts = [_describe_event(each, alerts[each]) for each in events]
     text = " ".join(texts[:_MOST_SENTENCES])
     if len(events) > 1:
-        text = f"{cause} changed {len(events)} series. {text}"
+        counted = f"What {cause} changed in {len(events)} series is gone."
+        changed = f"{cause} changed {len(events)} series."
+        text = f"{counted if kind == 'fixed' else changed} {text}"
     if len(events) > _MOST_SENTENCES:
         text += f" And {len(events) - _MOST_SENTENCES} more."
     numbers = "-".join(map(str, sorted(events)[:_MOST_NUMBERS]))
     return {
-        "key": f"event-{numbers}" + ("-and-more" if len(events) > _MOST_NUMBERS else ""),
+        "key": f"{kind}-{numbers}" + ("-and-more" if len(events) > _MOST_NUMBERS else ""),
         "text": text,
+        **(dict.fromkeys(PAYLOAD) if kind == "fixed" else {"state": "confirmed"}),
         **first["details"],
         "dashboard": state.link(f"events.html#event-{events[0]}"),
         "event": events[0],
@@ -275,15 +287,36 @@ def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]], state: State) -> 
     }
 
 
+def _describe_event(event: int, alert: Mapping[str, Any]) -> str:
+    if _is_fixed(alert):
+        return f"Event {event} is fixed: {alert['note']}. It was: {alert['text']}"
+    return f"Event {event}: {alert['text']}"
+
+
 def _size(alert: Mapping[str, Any]) -> float:
     return float(alert["details"].get("size") or 0.0)
 
 
-def _list_queued(state: State) -> set[int]:
-    """The events that some alert holds, sent or not."""
-    paths = [path for folder in _folders(state) for path in folder.glob("event-*.json")]
-    read = (alert for path in paths if (alert := _read_alert(path)) is not None)
-    return {event for alert in read for event in alert["details"].get("events", ())}
+def _list_queued(state: State) -> dict[str, set[int]]:
+    """The events that some alert holds, sent or not: those of shifts, and those that are fixed."""
+    found = dict[str, set[int]]()
+    for kind in ("event", "fixed"):
+        paths = [path for folder in _folders(state) for path in folder.glob(f"{kind}-*.json")]
+        read = (alert for path in paths if (alert := _read_alert(path)) is not None)
+        found[kind] = {event for alert in read for event in alert["details"].get("events", ())}
+    return found
+
+
+Draw = Callable[[int], Path | None]
+"""Draws the series of a suspicion as a picture file; None = there is nothing to draw."""
+
+
+def add_pictures(state: State, alerts: Iterable[Mapping[str, Any]], draw: Draw) -> None:
+    """Add the chart of its largest shift to each of these alerts of `queue_events`."""
+    for each in alerts:
+        picture = draw(each["suspicion"]) if each.get("suspicion") is not None else None
+        if picture is not None:
+            set_picture(state, each["key"], picture)
 
 
 def set_picture(state: State, key: str, picture: Path) -> None:

@@ -26,6 +26,9 @@ from benchcore.verdict.confirmation.event_states import (
     first_state,
 )
 
+_REPEATED = ("suspicion", "cause", "culprit", "series", "metric", "change", "size")
+"""The details of an alert that stay with its event, for the message that the change is gone."""
+
 
 def store_finding(
     engine: Engine,
@@ -42,7 +45,10 @@ def store_finding(
         row.state = "open" if finding.verdict == "more" else finding.verdict
         stored = {**dataclasses.asdict(finding), **more}
         if alert is not None and finding.verdict == "confirmed":
-            stored["alert"] = {"text": alert["text"]}
+            stored["alert"] = {
+                **{name: alert[name] for name in ("text", "group") if name in alert},
+                "details": {key: alert.get("details", {}).get(key) for key in _REPEATED},
+            }
         row.finding = stored
         if finding.verdict == "confirmed":
             _open_event(session, row, finding.culprit, None if alert is None else dict(alert))
@@ -64,8 +70,8 @@ def _open_event(
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
-    """The alerts that are not in the outbox yet, by event: of this confirmation, and of earlier
-    ones whose process died."""
+    """The alerts that are not in the outbox yet, by event: of confirmed shifts, of events that
+    became `fixed` by themselves, and of earlier processes that died."""
     with Session(engine) as session:
         rows = session.scalars(select(EventRow).order_by(EventRow.id))
         return {row.id: row.unsent_alert for row in rows if row.unsent_alert is not None}

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.database import begin_writing
 from benchcore.store.event_changes import BY_ITSELF, add_change
-from benchcore.store.models import EventRow, SuspicionRow
+from benchcore.store.models import EventChange, EventRow, SuspicionRow
 from benchcore.store.series import series_key
 from benchcore.verdict.confirmation.event_states import OPEN, find_shift
 from benchcore.verdict.history.detect import Detection
@@ -20,8 +20,9 @@ from benchcore.verdict.history.series import Night, Series, SeriesKey
 
 def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]]) -> None:
     """Set the open events of these series to `fixed`, with the reason, if the last nights are
-    certainly back at the level before. What a framework changed must have gone with that
-    environment. If its series has suspicions of another cause since, people decide."""
+    certainly back at the level before; an alert waits for the outbox. What a framework changed must
+    have gone with that environment. If its series has suspicions of another cause since, or a
+    person opened the event again, people decide."""
     known = {series.key: (series, found) for series, found in histories}
     for event, row, later in _list_open(engine, known.keys()):
         back = _find_recovery(*known[series_key(row)], row, later)
@@ -34,10 +35,13 @@ def _list_open(
 ) -> list[tuple[int, SuspicionRow, Sequence[SuspicionRow]]]:
     """The ids and suspicions of the open events of these series, and the series' suspicions
     since."""
+    closed = select(EventChange.event).where(
+        EventChange.who == BY_ITSELF, EventChange.new == "fixed"
+    )
     query = (
         select(EventRow, SuspicionRow)
         .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
-        .where(EventRow.state.in_(OPEN))
+        .where(EventRow.state.in_(OPEN), EventRow.id.not_in(closed))
     )
     with Session(engine) as session:
         rows = session.execute(query)
@@ -88,6 +92,11 @@ def _is_of_other_cause(later: SuspicionRow, culprit: str | None) -> bool:
 def _close(engine: Engine, event: int, note: str) -> None:
     with begin_writing(engine) as session:
         row = session.get_one(EventRow, event)
-        if row.state in OPEN:
-            old, row.state = row.state, "fixed"
-            add_change(session, row, old, BY_ITSELF, note)
+        if row.state not in OPEN or row.unsent_alert is not None:
+            return  # the outbox first takes the alert of the shift
+        old, row.state = row.state, "fixed"
+        add_change(session, row, old, BY_ITSELF, note)
+        suspicion = session.get_one(SuspicionRow, row.suspicion)
+        alert = (suspicion.finding or {}).get("alert", {"text": series_key(suspicion).title})
+        details = {**alert.get("details", {}), "state": row.state}
+        row.unsent_alert = {**alert, "details": details, "note": note}

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
+from result_documents import JAX, TORCH, make_history
+from stored_histories import open_history, store_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
 from benchcore.experiments.outbox import has_waiting, queue_alert
 from benchcore.state import State
+from benchcore.store.events import record_sent, store_finding
+from benchcore.store.suspicions import refresh_suspicions
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.samples import Judgement
 from flows.cli.main import app
 from tasks import alerts
 from tasks.alerts import BLOCK, WAITED, WEBHOOK_BLOCK, alert, load_webhook
@@ -78,6 +87,63 @@ def test_an_alert_that_the_server_s_webhook_refused_is_sent_at_the_end_of_the_ne
     for night in ("nightly-laptop-2026-11-26", "nightly-laptop-2026-11-27"):
         end_night(night, str(state.root), None)
     assert posted == [{"text": "JAX 1.2 is slower"}] and not has_waiting(state)
+
+
+def _close_event(state: State) -> None:
+    """A release of one night, which the next one replaced; a person was alerted."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
+    logs[10] += 0.06
+    released = [replace(JAX, name="jax-1.2", version="1.2"), TORCH]
+    documents = make_history(logs.tolist(), later=released, since=10)
+    engine = open_history(state, documents[:11])
+    refresh_suspicions(engine)
+    moved = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
+    finding = Finding(
+        num_starts=5,
+        change=moved,
+        a=moved,
+        b=None,
+        control=moved,
+        level=0.2,
+        verdict="confirmed",
+        culprit="a",
+        reason="",
+    )
+    details = {"suspicion": 1, "cause": "JAX 1.2 against 1.1", "size": 0.1}
+    alert = {"text": "JAX 1.2 is slower.", "details": details}
+    store_finding(engine, 1, finding, names={"a": "jax", "b": "torch"}, alert=alert)
+    record_sent(engine, 1)
+    store_history(engine, state, [*documents[:11], *make_history(logs.tolist())[11:]])
+    refresh_suspicions(engine)
+    engine.dispose()
+
+
+def test_the_end_of_a_night_sends_and_emits_what_became_fixed_once(
+    state: State, posted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shift that is gone, whose event the night closed; the webhook was away at first."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.setattr(alerts, "get_run_logger", lambda: logging.getLogger("night"))
+    emitted = list[tuple[str, dict[str, Any]]]()
+    monkeypatch.setattr(alerts, "emit_event", lambda name, **named: emitted.append((name, named)))
+    _close_event(state)
+    with serve_webhook(503) as (url, refused), monkeypatch.context() as away:
+        away.setenv("DEADHEAT_WEBHOOK_URL", url)
+        end_night("nightly-laptop-2026-11-26", str(state.root), None)
+    assert len(refused) == 1 and has_waiting(state)
+    for night in ("nightly-laptop-2026-11-27", "nightly-laptop-2026-11-28"):
+        end_night(night, str(state.root), None)
+    [sent] = posted
+    assert sent["text"] == (
+        "Event 1 is fixed: the nights since 2026-01-12 are back at the old level. It was: JAX 1.2 "
+        "is slower."
+    )
+    [(name, event)] = emitted
+    assert name == "deadheat.shift.fixed"
+    assert event["resource"] == {"prefect.resource.id": "deadheat.fixed-1"}
+    assert event["payload"]["cause"] == sent["cause"] == "JAX 1.2 against 1.1"
+    (path,) = (state.root / "history").glob("*.json")
+    assert json.loads(path.read_text())["event"]["unsent_alert"] is None
 
 
 def test_confirm_on_the_command_line_sends_to_the_addresses_of_the_server(

@@ -14,6 +14,7 @@ from webhooks import serve_webhook
 
 from benchcore.errors import UserError
 from benchcore.experiments import outbox
+from benchcore.experiments.alerts import PAYLOAD
 from benchcore.experiments.outbox import (
     find_addresses,
     queue_alert,
@@ -270,3 +271,25 @@ def test_what_a_killed_process_queued_is_not_queued_again(
     assert fresh["events"] == [2] and recorded == [1, 2]
     path = state.root / "alerts" / "waiting" / "event-1.json"
     assert json.loads(path.read_text())["taken"] == []
+
+
+def _fixed(event: dict[str, Any]) -> dict[str, Any]:
+    note = "the nights since 2026-05-03 are back at the old level"
+    return {**event, "details": {**event["details"], "state": "fixed"}, "note": note}
+
+
+def test_what_is_fixed_is_one_message_per_cause_and_not_joined_with_what_changed(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    alerts = [_fixed(_event("a", 1.1)), _event("b", 1.5), _fixed(_event("c", 1.2))]
+    changed, fixed = queue(alerts, [])
+    assert (changed["state"], changed["events"]) == ("confirmed", [2])
+    assert (fixed["state"], fixed["events"], fixed["key"]) == ("fixed", [3, 1], "fixed-1-3")
+    since = "is fixed: the nights since 2026-05-03 are back at the old level. It was: "
+    assert fixed["text"] == (
+        "What JAX 0.12.0 against 0.11.0 changed in 2 series is gone. "
+        f"Event 3 {since}c is 1.2 times as slow. Event 1 {since}a is 1.1 times as slow."
+    )
+    assert set(PAYLOAD) < fixed.keys() and fixed["again"] is None
+    assert queue(alerts, []) == []
+    assert [each["events"] for each in queue([_fixed(each) for each in alerts], [])] == [[2]]

@@ -230,6 +230,52 @@ def test_an_event_whose_change_is_gone_closes_itself(
         assert last["note"] == "the nights since 2026-01-12 are back at the old level"
 
 
+@pytest.fixture
+def recovered(state: State, engine: Engine) -> Engine:
+    """An event of a release of one night, which the next one replaced; its alert is unsent. The
+    nights since are stored, but not looked at yet."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
+    logs[10] += 0.06
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    documents[11:] = make_history(logs.tolist())[11:]
+    store_history(engine, state, documents[:11])
+    refresh_suspicions(engine)
+    details = {"cause": "JAX 0.9.1 against 0.9.0", "size": 0.06, "again": "deadheat compare"}
+    alert = {"text": "JAX is slower.", "details": details, "group": "JAX"}
+    store_finding(engine, 1, _found(), names=NAMES, alert=alert)
+    store_history(engine, state, documents)
+    return engine
+
+
+def test_an_event_that_closes_itself_leaves_an_alert_once_that_of_its_shift_is_queued(
+    recovered: Engine,
+) -> None:
+    refresh_suspicions(recovered)
+    assert [each["state"] for each in list_events(recovered)] == ["untriaged"]
+    record_sent(recovered, 1)
+    for _ in range(2):
+        refresh_suspicions(recovered)
+        ((event, alert),) = list_unsent(recovered).items()
+        assert (event, alert["text"], alert["group"]) == (1, "JAX is slower.", "JAX")
+        assert alert["note"] == "the nights since 2026-01-12 are back at the old level"
+        details = alert["details"]
+        assert (details["state"], details["cause"]) == ("fixed", "JAX 0.9.1 against 0.9.0")
+        assert details["size"] == 0.06 and "again" not in details
+    record_sent(recovered, 1)
+    refresh_suspicions(recovered)
+    assert list_unsent(recovered) == {}
+
+
+def test_what_a_person_opened_again_does_not_close_itself_again(recovered: Engine) -> None:
+    record_sent(recovered, 1)
+    refresh_suspicions(recovered)
+    record_sent(recovered, 1)
+    move_event(recovered, 1, "investigating", who="ada")
+    refresh_suspicions(recovered)
+    assert [each["state"] for each in list_events(recovered)] == ["investigating"]
+    assert list_unsent(recovered) == {}
+
+
 def test_two_changes_of_one_night_that_cancel_are_not_gone(state: State, engine: Engine) -> None:
     """A driver and a release: the ratio is as before, and both events hold."""
     logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
