@@ -13,12 +13,12 @@ from benchcore.demo.write import read_mark
 from benchcore.names import name_arm, name_case_in_words
 from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State, hold_lock
+from benchcore.store.clocks import DatedNight, find_ahead
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
-from benchcore.store.series import AHEAD, MOST_AHEAD
 from dashboards.formatting import format_ns, is_missing
 from dashboards.site.downloads import add_pairs, drop_pairs, list_section, write_parquet
 from dashboards.site.duels import list_duels
@@ -222,11 +222,10 @@ def _finish(
 def find_newest_night(nights: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
     """The name of the newest night, from the catalogue's entries in the order of time; None = there
     is none. Tonight stays the night before a few that a wrong clock dated far ahead."""
-    begun = [datetime.fromisoformat(each["counts"]["begun"]) for each in nights]
-    for place in range(max(1, len(nights) - MOST_AHEAD), len(nights)):
-        if begun[place] > now + AHEAD and begun[place] - begun[place - 1] > AHEAD:
-            return nights[place - 1]["name"]
-    return nights[-1]["name"] if nights else None
+    begun = [DatedNight(datetime.fromisoformat(each["counts"]["begun"])) for each in nights]
+    ahead = find_ahead(begun, now)
+    names = [each["name"] for row, each in enumerate(nights) if row not in ahead]
+    return names[-1] if names else None
 
 
 def _write_verdicts(

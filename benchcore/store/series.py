@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
-from itertools import pairwise, takewhile
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Engine, Row, and_, false, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
+from benchcore.store.clocks import IN_ORDER, MOST_AHEAD, DatedNight, date_nights, find_ahead
 from benchcore.store.conditions import read_conditions
 from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import Metric, find_tracked
@@ -61,12 +61,6 @@ CaseOnDevice = tuple[str, str, str, str]
 """Workload, case, track and device fingerprint."""
 _OF_DUEL = (*_OF_CASE, "checkpoint")
 KEY_COLUMNS = tuple(each.name for each in fields(SeriesKey))
-MOST_AHEAD = 4
-"""Nights, or days with a duel run, that a wrong clock may have dated ahead of the others."""
-AHEAD = timedelta(days=14)
-"""Nights that are dated after such a gap, or so far in the future, may be of a wrong clock."""
-_IN_ORDER = 8
-"""Last nights that must have been ingested as they are dated, before one is taken for ahead."""
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
 
@@ -101,6 +95,7 @@ def read_series(
         controls = others.get((pair.id, pair.a_arm, pair.b_arm), ())
         measured = _MeasuredPair(
             pair=pair,
+            at=pair.started_at,
             sides=(amounts.get((pair.id, pair.a), {}), amounts.get((pair.id, pair.b), {})),
             conditions=conditions[pair.id],
             controls=controls if key.control is None else (),
@@ -108,7 +103,7 @@ def read_series(
         of_keys[key].append(measured)
     series: list[Series] = []
     for of_step_time, found in of_keys.items():
-        pairs = _leave_out_ahead(found)
+        pairs = _date_pairs(found)
         for metric in wanted:
             key = replace(of_step_time, metric=metric.key)
             if nights := [*_list_nights(key, metric, pairs, amounts)]:
@@ -140,58 +135,38 @@ def find_newest_day(engine: Engine) -> int:
 
 
 def _find_newest(session: Session) -> datetime | None:
-    """The newest start; if only a few days follow a gap, the newest one before it."""
-    newest_run = select(func.max(DuelRun.started_at))
-    newest = day = session.scalar(newest_run)
-    for _ in range(MOST_AHEAD):
-        if day is None:
+    """The newest start that no wrong clock dated ahead."""
+    query = select(DuelRun.started_at, DuelRun.ingested_at).order_by(DuelRun.started_at.desc())
+    nights, begin = list[DatedNight](), datetime.max.replace(tzinfo=UTC)
+    while len(nights) < IN_ORDER + MOST_AHEAD:
+        found = session.execute(query.where(DuelRun.started_at < begin).limit(1)).first()
+        if found is None:
             break
-        begin = datetime.combine(day, time.min, day.tzinfo)
-        before = session.scalar(newest_run.where(DuelRun.started_at < begin))
-        if before is not None and day - before > AHEAD:
-            newest = before
-        day = before
-    return newest
+        nights.append(DatedNight(*found))
+        begin = datetime.combine(found.started_at, time.min, found.started_at.tzinfo)
+    nights.reverse()
+    ahead = find_ahead(nights)
+    return max((each.at for row, each in enumerate(nights) if row not in ahead), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _MeasuredPair:
-    """A pair of a duel run with both sides' amounts, what it ran under, and the duel's other pairs
-    of the same arms."""
+    """A pair of a duel run with when it ran, both sides' amounts, what it ran under, and the duel's
+    other pairs of the same arms."""
 
     pair: Row[Any]
+    at: datetime
     sides: tuple[Mapping[str, float | None], Mapping[str, float | None]]
     conditions: Conditions
     controls: Sequence[_Pair]
 
 
-def _leave_out_ahead(pairs: Sequence[_MeasuredPair]) -> Sequence[_MeasuredPair]:
-    """The pairs in the order of time, less the last few if a wrong clock dated them: they follow a
-    gap, and are in the future or were ingested before the night ahead of the gap; or more nights
-    than these came later, one after the other. Else they would be the last night for as long, and
-    their environments the newest ones."""
-    ordered = sorted(pairs, key=lambda each: (each.pair.started_at, each.pair.id))
-    for count in range(min(MOST_AHEAD, len(ordered) - 1), 0, -1):
-        last = [each.pair for each in ordered[-count - _IN_ORDER :]]
-        rest, ahead = last[:-count], last[-count:]
-        later = _count_later(rest, ahead)
-        is_future = ahead[0].started_at > datetime.now(UTC) + AHEAD
-        is_far = ahead[0].started_at - rest[-1].started_at > AHEAD
-        if (is_far and (later or is_future)) or (later > count and _came_in_order(rest)):
-            return ordered[:-count]
-    return ordered
-
-
-def _count_later(rest: Sequence[Row[Any]], ahead: Sequence[Row[Any]]) -> int:
-    """How many of the last nights of the rest were ingested after those ahead."""
-    came = max(each.ingested_at for each in ahead)
-    return sum(1 for _ in takewhile(lambda each: each.ingested_at > came, reversed(rest)))
-
-
-def _came_in_order(pairs: Sequence[Row[Any]]) -> bool:
-    """Whether the last nights were ingested as they are dated: where they were not, as after a
-    rebuild, the order of ingestion shows nothing."""
-    return all(one.ingested_at <= other.ingested_at for one, other in pairwise(pairs))
+def _date_pairs(pairs: Sequence[_MeasuredPair]) -> list[_MeasuredPair]:
+    """The pairs in the order of time; those that a wrong clock dated ahead when they came."""
+    ordered = sorted(pairs, key=lambda each: (each.at, each.pair.id))
+    dates = date_nights([DatedNight(each.at, each.pair.ingested_at) for each in ordered])
+    moved = [replace(each, at=at) for each, at in zip(ordered, dates, strict=True)]
+    return sorted(moved, key=lambda each: (each.at, each.pair.id))
 
 
 def _list_nights(
@@ -207,7 +182,7 @@ def _list_nights(
         if log_ratio is not None:
             yield Night(
                 key=key,
-                at=pair.started_at,
+                at=each.at,
                 duel_run=pair.id,
                 log_ratio=log_ratio,
                 a=pair.a,

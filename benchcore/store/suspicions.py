@@ -206,7 +206,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
     return StoredSuspicion(
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
-        number=row.since.date().toordinal(),
+        number=days.get(row.since_run, row.since.date().toordinal()),
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,

@@ -139,15 +139,20 @@ def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     assert [each["state"] for each in list_suspicions(engine)] == ["passed"]
 
 
-@pytest.mark.parametrize("days", [9, 1100])
-def test_a_night_that_a_wrong_clock_dated_ahead_hides_no_later_night(
-    state: State, engine: Engine, days: int
-) -> None:
-    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
-    allocation = documents[12]["allocation"]
+def _date_ahead(document: dict[str, Any], days: int) -> None:
+    allocation = document["allocation"]
     for name in ("started_at", "ended_at"):
         at = datetime.fromisoformat(allocation[name]) + timedelta(days=days)
         allocation[name] = at.isoformat()
+
+
+@pytest.mark.parametrize("days", [6, 9, 1100])
+def test_a_night_that_a_wrong_clock_dated_ahead_hides_no_later_night(
+    state: State, engine: Engine, days: int
+) -> None:
+    """It stays at the place at which it came, also once its date is over."""
+    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
+    _date_ahead(documents[12], days)
     for number, document in enumerate(documents):
         document["campaign"] = f"night-{number:02d}"
         store_history(engine, state, [document])
@@ -156,10 +161,29 @@ def test_a_night_that_a_wrong_clock_dated_ahead_hides_no_later_night(
             (series,) = read_series(engine)
             assert series.nights[-1].duel_run == f"{16:016x}"
     (series,) = read_series(engine)
-    assert [night.duel_run for night in series.nights[11:13]] == [f"{11:016x}", f"{13:016x}"]
+    assert [night.duel_run for night in series.nights] == [f"{each:016x}" for each in range(24)]
+    assert np.diff(series.numbers).tolist() == [1] * 23
     (found,) = list_suspicions(engine)
     assert (found["state"], found["since_run"]) == ("open", f"{16:016x}")
     assert find_newest_day(engine) == series.nights[-1].number
+
+
+@pytest.mark.parametrize("days", [2, 5, 7, 30])
+def test_a_release_on_a_night_that_was_dated_ahead_is_one_suspicion(
+    state: State, engine: Engine, days: int
+) -> None:
+    """It is confirmed on that night."""
+    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
+    _date_ahead(documents[16], days)
+    for number, document in enumerate(documents):
+        document["campaign"] = f"night-{number:02d}"
+        store_history(engine, state, [document])
+        refresh_suspicions(engine)
+        for each in choose_suspicions(engine):
+            with begin_writing(engine) as session:
+                session.get_one(SuspicionRow, each).state = "confirmed"
+    (found,) = list_suspicions(engine)
+    assert (found["state"], found["since_run"]) == ("confirmed", f"{16:016x}")
 
 
 def _make_elsewhere(logs: Sequence[float], first: int = 0) -> list[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""Finds nights that a wrong clock dated ahead, and when they ran."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
+MOST_AHEAD = 4
+"""Nights in a row that a wrong clock may have dated ahead of the others."""
+_AHEAD = timedelta(days=14)
+"""Nights that are dated after such a gap, or so far in the future, may be of a wrong clock."""
+IN_ORDER = 8
+"""Last nights that must have been ingested as they are dated, before one is taken for ahead."""
+_DAY = timedelta(days=1)
+
+
+class DatedNight(NamedTuple):
+    """When a night ran by its machine's clock, and when it was ingested; None = not known."""
+
+    at: datetime
+    ingested: datetime | None = None
+
+
+def find_ahead(nights: Sequence[DatedNight], now: datetime | None = None) -> dict[int, int]:
+    """The rows of the nights, in the order of their dates, that a wrong clock dated ahead, with how
+    many of the others came before each.
+
+    Such a night follows a gap and is in the future; or some nights that are dated before it were
+    ingested after it, one after the other, and it fits on a day between two others. After a gap one
+    such night is enough, else two are. `now` None = of the clock.
+    """
+    now = now or datetime.now(UTC)
+    found, rest, group = dict[int, int](), list[DatedNight](), list[int]()
+    for row, night in enumerate(nights):
+        place = _find_place(rest, night, [*found.values()], now) if rest else None
+        if place is None:
+            rest.append(night)
+            group.clear()
+            continue
+        found[row] = place
+        group.append(row)
+        if len(group) > MOST_AHEAD:  # these are the ones of a right clock
+            rest += [nights[each] for each in group]
+            for each in group:
+                del found[each]
+            group.clear()
+    return found
+
+
+def _find_place(
+    rest: Sequence[DatedNight], night: DatedNight, taken: Sequence[int], now: datetime
+) -> int | None:
+    """How many of the rest, which are dated before this night, came before it; None = it isn't
+    ahead, as far as is known."""
+    is_far = night.at - rest[-1].at > _AHEAD
+    place, last = len(rest) - _count_later(rest, night), rest[-IN_ORDER:]
+    if place == len(rest) or len(last) < IN_ORDER or not _came_in_order(last):
+        return len(rest) if is_far and night.at > now + _AHEAD else None
+    if place == 0:
+        return place if is_far else None
+    days = (rest[place].at.date() - rest[place - 1].at.date()).days
+    is_late = len(rest) - place > (0 if is_far else 1)
+    return place if is_late and days > 1 + taken.count(place) else None
+
+
+def date_nights(nights: Sequence[DatedNight]) -> list[datetime]:
+    """When the nights ran, which are in the order of their dates: those that a wrong clock dated
+    ahead between the nights that came before and after them. Else they would be the last night for
+    as long, and their environments the newest ones."""
+    dates, ahead = [each.at for each in nights], find_ahead(nights)
+    rest = [each.at for row, each in enumerate(nights) if row not in ahead]
+    groups = defaultdict[int, list[int]](list)
+    for row in sorted(ahead, key=lambda each: nights[each].ingested or nights[each].at):
+        groups[ahead[row]].append(row)
+    for place, rows in groups.items():
+        parts = len(rows) + 1
+        before = rest[place - 1] if place else rest[0] - parts * _DAY
+        after = rest[place] if place < len(rest) else before + parts * _DAY
+        for nth, row in enumerate(rows, start=1):
+            dates[row] = before + nth * (after - before) / parts
+    return dates
+
+
+def _count_later(rest: Sequence[DatedNight], night: DatedNight) -> int:
+    """How many of the last nights of the rest were ingested after that one."""
+    came = night.ingested
+    if came is None:
+        return 0
+    return sum(1 for _ in takewhile(lambda each: (each.ingested or came) > came, reversed(rest)))
+
+
+def _came_in_order(nights: Sequence[DatedNight]) -> bool:
+    """Whether they were ingested as they are dated: where they were not, as after a rebuild, the
+    order of ingestion shows nothing."""
+    return all(
+        one.ingested is not None and other.ingested is not None and one.ingested <= other.ingested
+        for one, other in pairwise(nights)
+    )
