@@ -79,6 +79,15 @@ def format_changes(ratio: float, low: float | None, high: float | None) -> tuple
     return middle, " to ".join(ends)
 
 
+def format_amounts(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """`1.09x` of a new amount over an old one, and its interval `1.08x to 1.10x`, with as many
+    digits as it justifies. Where there is none, "" and three digits."""
+    if low is None or high is None or is_missing(low) or is_missing(high):
+        return format_factor(ratio), ""
+    decimals = _show_all(ratio, num_decimals(low, high))
+    return f"{ratio:.{decimals}f}x", f"{low:.{decimals}f}x to {high:.{decimals}f}x"
+
+
 def _write_percent(number: str) -> str:
     return f"{number} %".replace("-", "\u2212")
 

@@ -216,7 +216,8 @@ def _make_contender(
     for number, start in enumerate(starts):
         start |= {"index": number, "compilation": number}
         if limits.passes:
-            start["latency_ns"] = [round(side.step_ns * each) for each in _LATENCY]
+            level = side.step_ns * (1 + luck.gauss(0, _SPREAD["start"]))
+            start["latency_ns"] = [round(level * each) for each in _LATENCY]
     key = f"{side.framework}-{side.version}-made-up"
     return {
         "name": side.planned.name,

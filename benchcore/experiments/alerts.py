@@ -24,7 +24,7 @@ from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.event_states import find_shift
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from benchcore.verdict.samples import Judgement, swap_sides
+from benchcore.verdict.samples import Judgement
 
 _MOST_NAMED = 5
 _MANY = 2.0
@@ -180,10 +180,7 @@ def _name_case_and_arm(row: Mapping[str, Any]) -> str:
 def _add_factors(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of an alert's details as a certificate: with the new amount over the old one."""
     metric = find_tracked(row["metric"])
-    logs = tuple(math.log1p(row[name]) for name in ("change", "low", "high"))
-    if metric.better == "lower":
-        logs = swap_sides(*logs)
-    factors = dict(zip(("ratio", "low", "high"), map(math.exp, logs), strict=True))
+    factors = metric.factors(tuple(math.log1p(row[name]) for name in ("change", "low", "high")))
     return {"track": DEFAULT_TRACK, **row, "noun": metric.noun, "factors": factors}
 
 

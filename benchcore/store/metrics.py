@@ -14,6 +14,7 @@ from typing import Literal
 from benchcore.errors import UserError
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.history.thresholds import STEP_SCALE, SeriesScale
+from benchcore.verdict.samples import swap_sides
 
 Unit = Literal["ns", "s", "bytes", "mj", "per_s", "factor", "count"]
 Aggregate = Literal["max", "mean", "median", "sum"]
@@ -51,6 +52,14 @@ class Metric:
         """The log ratio of two positive amounts; above 0 = a is better."""
         log_ratio = math.log(b / a)
         return log_ratio if self.better == "lower" else -log_ratio
+
+    def factors(self, logs: tuple[float | None, ...]) -> dict[str, float | None]:
+        """A newer amount over the older one as `ratio`, with the ends of its interval `low` and
+        `high`, from the logs of the same three, in which above 0 = the newer one is better."""
+        log_ratio, low, high = logs
+        ends = swap_sides(log_ratio, low, high) if self.better == "lower" else logs
+        named = zip(("ratio", "low", "high"), ends, strict=True)
+        return {name: None if log is None else math.exp(log) for name, log in named}
 
     @property
     def title(self) -> str:

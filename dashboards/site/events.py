@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -16,10 +16,10 @@ from benchcore.verdict.confirmation.event_states import NEXT, OPEN
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from dashboards.formatting import format_changes, format_count
+from dashboards.formatting import format_amounts, format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.news import describe_change, find_culprit, find_size
+from dashboards.site.news import describe_change, find_culprit, find_effect, find_size
 from dashboards.site.pairs import series_of
 
 _MOST_OPEN = 8
@@ -37,7 +37,8 @@ def is_open(change: Change) -> bool:
 
 def events_page(changes: Sequence[Change], now: datetime) -> Block:
     """All events, the open ones first, then the suspicions, then each event's details."""
-    events = sorted((each for each in changes if each["event"]), key=_by_urgency)
+    of_events = (each for each in changes if each["event"])
+    events = [each for group in _group(of_events) for each in group]
     waiting = [each for each in changes if not each["event"] and each["state"] == "open"]
     ended = [each for each in changes if not each["event"] and each["state"] != "open"]
     gone = [each for each in ended if each["state"] == "gone"]
@@ -49,7 +50,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
     )
     listed = [
         blocks.text(lead, tone="answer"),
-        _table("events", "Confirmed changes, open ones first.", events, now),
+        _table("events", "Confirmed changes by cause, open ones first.", events, now),
         _section("waiting", "Suspicions: not measured again yet", waiting, now),
         _section("answered", "Suspicions that were not confirmed", answered, now),
         _section("gone", "Suspicions of series that are not measured any more", gone, now),
@@ -67,10 +68,11 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
 
 
 def open_events(changes: Sequence[Change], now: datetime) -> list[Block]:
-    """What Tonight shows: the largest open events, then the largest open suspicions."""
-    found = sorted((each for each in changes if is_open(each)), key=_by_urgency)
+    """What Tonight shows: a row per cause of open events, then the largest open suspicions."""
+    found = [each for each in changes if is_open(each)]
+    groups = _group(found)
     title = f"Open events and suspicions ({len(found)})" if found else "Open events and suspicions"
-    more = len(found) - _MOST_OPEN
+    more = len(found) - sum(map(len, groups[:_MOST_OPEN]))
     all_events = blocks.link("All events", "events.html")
     if not found:
         nothing = blocks.text("No event or suspicion is open. ", all_events)
@@ -78,7 +80,8 @@ def open_events(changes: Sequence[Change], now: datetime) -> list[Block]:
     tail = (
         [blocks.text(f"And {more} more. ", all_events)] if more > 0 else [blocks.text(all_events)]
     )
-    table = _table("open", "Largest first.", found[:_MOST_OPEN], now)
+    rows = [_row(each[0], now, len(each) - 1) for each in groups[:_MOST_OPEN]]
+    table = blocks.table("open", "The largest change of each cause.", _COLUMNS, rows)
     return [blocks.section(title, [table, *tail], id="open")]
 
 
@@ -95,6 +98,17 @@ def list_marks(changes: Sequence[Change]) -> list[dict[str, str]]:
         for each in changes
         if each["event"] or each["state"] in ("open", "unknown")
     ]
+
+
+def _group(changes: Iterable[Change]) -> list[list[Change]]:
+    """The changes of one cause together, the largest of each first: a release or a machine moves
+    many series. A suspicion has no cause yet."""
+    found = dict[str, list[Change]]()
+    for each in sorted(changes, key=_by_urgency):
+        alert = (each["finding"] or {}).get("alert") or {}
+        cause = alert.get("group") if each["event"] else None
+        found.setdefault(f"{is_open(each)} {cause or _name(each)}", []).append(each)
+    return list(found.values())
 
 
 def _by_urgency(change: Change) -> tuple[bool, bool, float]:
@@ -119,7 +133,7 @@ def _section(id: str, title: str, changes: Sequence[Change], now: datetime) -> B
     ordered = sorted(changes, key=_by_urgency)
     if not ordered:
         return None
-    caption = "The size is the new level of the ratio over the old one."
+    caption = "The change is the new level of the ratio over the old one."
     more = () if id == "waiting" else (column("reason", "Reason"),)
     return blocks.section(title, [_table(id, caption, ordered, now, more)], id=id)
 
@@ -131,34 +145,38 @@ def _table(
     now: datetime,
     more: Sequence[Block] = (),
 ) -> Block | None:
-    columns = (
-        column("what", "What"),
-        column("case", "Case", lead=True),
-        column("metric", "Metric"),
-        column(
-            "size",
-            "Size",
-            align="number",
-            help="Change of the ratio, with its interval.",
-            lead=True,
-        ),
-        column("culprit", "Culprit", lead=True),
-        column("versions", "Versions"),
-        column("state", "State"),
-        column("owner", "Owner"),
-        column("age", "Age", align="number"),
-        *more,
-    )
     rows = [_row(each, now) for each in changes]
-    return blocks.table(name, caption, columns, rows, empty="There is none.")
+    return blocks.table(name, caption, (*_COLUMNS, *more), rows, empty="There is none.")
 
 
-def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
+_COLUMNS = (
+    column("what", "What"),
+    column("case", "Case", lead=True),
+    column("metric", "Metric"),
+    column(
+        "size",
+        "Change",
+        align="number",
+        help="The culprit's new amount over its old one: step time 1.09x = 9 % slower. Without a "
+        "culprit, how far the ratio moved.",
+        lead=True,
+    ),
+    column("culprit", "Culprit", lead=True),
+    column("versions", "Versions"),
+    column("state", "State"),
+    column("owner", "Owner"),
+    column("age", "Age", align="number"),
+)
+
+
+def _row(change: Change, now: datetime, num_more: int = 0) -> dict[str, blocks.Cell]:
+    """`num_more` further changes have the same cause."""
     event, finding = change["event"], change["finding"] or {}
-    days = (now - (event or change)["opened_at"]).days
+    days = max(0, (now - (event or change)["opened_at"]).days)
     where = f"events.html#{_anchor(change)}" if event else series_address(change)
+    more = {"note": f"and {num_more} more"} if num_more else {}
     return {
-        "what": blocks.link(_name(change), where),
+        "what": {**blocks.link(_name(change), where), **more},
         "case": blocks.link(name_case_in_words(change["case"]), series_address(change)),
         "metric": change["metric"].heading,
         "size": _size(change),
@@ -172,10 +190,17 @@ def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
 
 
 def _size(change: Change) -> blocks.Cell:
-    """The confirmation's change, else the history's."""
-    ratio, low, high = find_size(change)
-    size, interval = format_changes(ratio, low, high)
-    return blocks.number(size, round(ratio, 5), note=interval)
+    """What the culprit did to its own amount. Without one the change of the ratio: the
+    confirmation's, else the history's."""
+    effect = find_effect(change)
+    if effect is None:
+        ratio, low, high = find_size(change)
+        size, interval = format_changes(ratio, low, high)
+        return blocks.number(f"ratio {size}", round(ratio, 5), note=interval)
+    size, interval = format_amounts(*effect)
+    is_better = (effect[0] < 1) == (change["metric"].better == "lower")
+    words = f"{size}, {'better' if is_better else 'worse'}"
+    return blocks.number(words, round(effect[0], 5), note=interval)
 
 
 def _culprit(change: Change) -> str:

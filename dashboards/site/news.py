@@ -177,6 +177,18 @@ def find_size(change: Mapping[str, Any]) -> tuple[float, float | None, float | N
     return math.exp(found["log_ratio"]), ends[0], ends[1]
 
 
+def find_effect(change: Mapping[str, Any]) -> tuple[float, float | None, float | None] | None:
+    """The culprit's new amount of the metric over its old one, and the interval; None where no one
+    side is the culprit."""
+    finding = change["finding"] or {}
+    culprit = finding.get("culprit")
+    effect = finding.get(culprit) if culprit in ("a", "b") else None
+    if not effect or effect["log_ratio"] is None:
+        return None
+    low, high = (None if effect[end] is None else math.exp(effect[end]) for end in ("low", "high"))
+    return math.exp(effect["log_ratio"]), low, high
+
+
 def _size(change: Mapping[str, Any]) -> float:
     return abs(math.log(change["ratio"]))
 

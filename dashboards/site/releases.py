@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from packaging.version import InvalidVersion, Version
 
 from benchcore.names import FRAMEWORKS, arm_label, name_arm, name_case_in_words
 from benchcore.store.database import Engine
+from benchcore.store.metrics import find_tracked
 from benchcore.store.reports.certificates import list_certificates, list_measuring
 from benchcore.store.reports.release_trends import find_trends
-from dashboards.formatting import format_changes, format_count
+from dashboards.formatting import format_amounts, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
@@ -22,7 +24,7 @@ from dashboards.site.names import name_file
 from dashboards.site.numerics import numerics_table, release_key
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
-_BETTER = "Above 0: the newer version is better."
+_AMOUNTS = "The newer version's amount over the older one's: step time 1.09x = 9 % slower."
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
 _MOST_CAMPAIGNS = 60
 """Campaigns from which a case is certified, of the newest `_NEWEST_CAMPAIGNS`."""
@@ -177,7 +179,7 @@ def _trend_section(
             "case": words[row["workload"], row["case_name"]],
             "arm": name_arm(key[0], row["a_arm"]),
             "metric": row["noun"],
-            "change": _change(row),
+            "times": _times(row),
             "since": row["since"],
             "releases": row["num_releases"],
         }
@@ -189,11 +191,11 @@ def _trend_section(
         column("case", "Case"),
         column("arm", "Arm"),
         column("metric", "Metric"),
-        column("change", "Change", align="number", help=_BETTER, lead=True),
+        column("times", "New / old", align="number", help=_AMOUNTS, lead=True),
         column("since", "Since"),
         column("releases", "Releases", align="number"),
     )
-    caption = "Sums of the releases' changes, which may be small each, with 99 % intervals."
+    caption = "Products of the releases' changes, which may be small each, with 99 % intervals."
     table = blocks.table(f"trends-{name_file(key[0])}", caption, columns, listed)
     name = FRAMEWORKS.get(key[0], key[0])
     title = f"{name} {key[1]} after several releases"
@@ -210,7 +212,10 @@ def _heat_map(
     cases = sorted({_case(row) for row in rows}, key=lambda case: case[1:])
     heads = [blocks.link(key[1], f"#{_anchor(key)}", f"against {key[2]}") for key in keys]
     lines = [(case[0], [_heat_cell(by_place.get((case, key))) for key in keys]) for case in cases]
-    caption = f"{noun.capitalize()}: blue is better, orange is worse; an empty cell: not measured."
+    caption = (
+        f"{noun.capitalize()} of the new version over that of the old one. Blue is better, orange "
+        "is worse; an empty cell: not measured."
+    )
     return blocks.grid(f"{framework}-{name_file(noun)}", caption, heads, lines, corner="Case")
 
 
@@ -226,17 +231,19 @@ def _heat_cell(row: Mapping[str, Any] | None) -> blocks.Cell:
     title = f"{row['certificate']}: {row['reason']}"
     if row["certificate"] not in ("better", "worse"):
         text = "=" if row["certificate"] == "unchanged" else "?"
-        return {"text": text, "level": 0, "title": title, "value": row["change"]}
-    change = float(row["change"])
-    size = 1 + sum(abs(change) >= each for each in _LEVELS[1:])
+        return {"text": text, "level": 0, "title": title, "value": _find_factors(row)["ratio"]}
+    size = 1 + sum(abs(row["change"]) >= each for each in _LEVELS[1:])
     level = size if row["certificate"] == "better" else -size
-    return {"text": _changes(row)[0], "level": level, "title": title, "value": change}
+    factors = _find_factors(row)
+    text, _ = format_amounts(**factors)
+    return {"text": text, "level": level, "title": title, "value": factors["ratio"]}
 
 
-def _changes(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The change and its interval in words."""
-    low, high = (None if row[key] is None else 1 + row[key] for key in ("low", "high"))
-    return format_changes(1 + row["change"], low, high)
+def _find_factors(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The newer version's amount over the older one's, and the ends of its interval."""
+    changes = (row[name] for name in ("change", "low", "high"))
+    logs = tuple(None if each is None else math.log1p(each) for each in changes)
+    return find_tracked(row["metric"]).factors(logs)
 
 
 def _anchor(key: Sequence[str]) -> str:
@@ -280,7 +287,7 @@ def _certificate_table(
             "arm": name_arm(row["a_framework"], row["a_arm"]),
             "metric": row["noun"],
             "certificate": blocks.badge(row["certificate"], _TONES[row["certificate"]]),
-            "change": _change(row),
+            "times": _times(row),
             "bound": f"{100 * row['bound']:g} %",
             "samples": row["num_samples"],
             "reason": row["reason"],
@@ -292,7 +299,7 @@ def _certificate_table(
         column("arm", "Arm"),
         column("metric", "Metric"),
         column("certificate", "Certificate", lead=True),
-        column("change", "Change", align="number", help=_BETTER, lead=True),
+        column("times", "New / old", align="number", help=_AMOUNTS, lead=True),
         column("bound", "Bound", align="number"),
         column("samples", "Samples", align="number"),
         column("reason", "Reason"),
@@ -308,11 +315,12 @@ _TONES: Mapping[str, Any] = {
 }
 
 
-def _change(row: Mapping[str, Any]) -> blocks.Cell:
+def _times(row: Mapping[str, Any]) -> blocks.Cell:
     if row["change"] is None:
         return ""
-    change, interval = _changes(row)
-    return blocks.number(change, round(row["change"], 5), note=interval)
+    factors = _find_factors(row)
+    times, interval = format_amounts(**factors)
+    return blocks.number(times, round(factors["ratio"], 5), note=interval)
 
 
 def _lock_table(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> Block | None:

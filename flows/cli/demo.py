@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from flows.cli.printing import print_json, print_line
 
 _FOLDER = "Write into this folder: a new one, or one of an earlier demo."
 _DAYS = "Write this many nights."
-_LAST = "End with this night (default: today, UTC)."
+_LAST = "End with this night (default: yesterday, UTC)."
 
 
 def demo(
@@ -33,7 +33,7 @@ def demo(
     """
     from dashboards.publish import publish_campaign  # Altair takes a second
 
-    day = today() if last is None else last.date()
+    day = today() - timedelta(days=1) if last is None else last.date()
     state = open_demo(folder)
     engine = open_database(state.database_url, made_up=True)
     nights = write_nights(state, engine, day, days)

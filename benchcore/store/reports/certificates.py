@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Row, func, select
@@ -19,7 +19,7 @@ from benchcore.store.metrics import TRACKED, Metric, find_tracked
 from benchcore.store.models import DuelRun, PairRatio, skip_index
 from benchcore.verdict.confirmation.decide import pass_false_discovery
 from benchcore.verdict.history.series import STEP_TIME
-from benchcore.verdict.samples import Judgement, swap_sides
+from benchcore.verdict.samples import Judgement
 from benchcore.verdict.starts import certify
 
 ALPHA = 0.05
@@ -125,7 +125,7 @@ def _certify(
         "certificate": certificate,
         "bound": bound,
         **_list_changes(found),
-        "factors": _list_factors(metric, found),
+        "factors": metric.factors((found.log_ratio, found.low, found.high)),
         "p": found.p,
         "reason": found.reason,
         "num_samples": len(samples.logs),
@@ -135,14 +135,6 @@ def _certify(
 def _list_changes(found: Judgement) -> dict[str, float | None]:
     changes = {"change": found.log_ratio, "low": found.low, "high": found.high}
     return {name: None if log is None else math.expm1(log) for name, log in changes.items()}
-
-
-def _list_factors(metric: Metric, found: Judgement) -> dict[str, float | None]:
-    """The newer version's amount over the older one's, and its interval."""
-    if metric.better == "lower":
-        log_ratio, low, high = swap_sides(found.log_ratio, found.low, found.high)
-        found = replace(found, log_ratio=log_ratio, low=low, high=high)
-    return found.ratios
 
 
 def _correct(rows: Sequence[dict[str, Any]]) -> None:

@@ -13,7 +13,6 @@ from sqlalchemy import Engine
 from benchcore.store.metrics import TRACKED, Metric, find_tracked
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.verdict.releases import ReleaseStep, ReleaseTrend, find_trend
-from benchcore.verdict.samples import swap_sides
 
 _OF_CASE = (
     *("workload", "case_name", "track", "device_fingerprint", "device_model", "method"),
@@ -77,11 +76,9 @@ def _chain(rows: Iterable[Mapping[str, Any]], newest: str) -> list[ReleaseStep]:
 
 def _describe(trend: ReleaseTrend, metric: Metric) -> dict[str, Any]:
     logs = (trend.log_ratio, trend.low, trend.high)
-    factors = swap_sides(*logs) if metric.better == "lower" else logs
-    ends = zip(("ratio", "low", "high"), factors, strict=True)
     return {
         **dict(zip(("change", "low", "high"), map(math.expm1, logs), strict=True)),
         "since": trend.since,
         "num_releases": trend.num_releases,
-        "factors": {name: math.exp(log) for name, log in ends},
+        "factors": metric.factors(logs),
     }

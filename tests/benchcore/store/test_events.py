@@ -39,7 +39,7 @@ from benchcore.store.suspicions import (
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.samples import Judgement
-from dashboards.site.events import events_page
+from dashboards.site.events import events_page, open_events
 from dashboards.site.news import find_size
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
@@ -311,6 +311,29 @@ def test_the_size_of_what_the_machine_moved_is_that_of_the_nights(shifted: Engin
     assert (event["ratio"], event["low"]) == pytest.approx((np.exp(0.06), np.exp(0.05)))
     (change,) = [each for each in list_changes(shifted) if each["event"]]
     assert find_size(change)[0] == event["ratio"]
+
+
+def test_tonight_has_a_row_for_a_cause_and_shows_what_the_culprit_did(shifted: Engine) -> None:
+    """A JAX that takes 6 % longer is worse, whichever way the ratio moved."""
+    with Session(shifted) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        row = {name: getattr(first, name) for name in names} | {"state": "open"}
+        session.add_all([SuspicionRow(**row | {"ratio": each}) for each in (1.02, 1.1, 0.95)])
+    alert = {"text": "JAX is slower.", "details": {}, "group": "JAX 0.9.1 against 0.9.0"}
+    store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
+    store_finding(shifted, 2, _found(), names=NAMES, alert=alert)
+    store_finding(shifted, 3, _found(culprit="infrastructure"), names=NAMES)
+    changes, now = list_changes(shifted), datetime(2026, 1, 1, tzinfo=UTC)
+    ((section,),) = ([each] for each in open_events(changes, now))
+    table, tail = section["blocks"]
+    rows = [(each["what"]["text"], each["what"].get("note")) for each in table["rows"]]
+    assert rows == [("event 3", None), ("event 1", "and 1 more"), ("suspicion 4", None)]
+    shown = [(each["size"]["text"], each["age"]["text"]) for each in table["rows"]]
+    assert shown == [("ratio +6 %", "0 d"), ("1.06x, worse", "0 d"), ("ratio \u22125.0 %", "0 d")]
+    assert "more" not in json.dumps(tail)
+    (listed, *_) = [each for each in events_page(changes, now)["blocks"] if each.get("rows")]
+    assert [each["what"]["text"] for each in listed["rows"]] == ["event 3", "event 1", "event 2"]
 
 
 def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
