@@ -13,8 +13,11 @@ from dashboards.formatting import is_missing
 
 def to_rows(found: pd.DataFrame | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a frame, or rows that were read from one."""
-    rows = found.to_dict("records") if isinstance(found, pd.DataFrame) else found
-    return [{str(key): value for key, value in row.items()} for row in rows]
+    if not isinstance(found, pd.DataFrame):
+        return list(map(dict, found))
+    names = [str(name) for name in found]
+    columns = [found[name].astype("object").tolist() for name in found]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def select_rows(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:

@@ -18,9 +18,9 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
-from benchcore.store.reports.workarounds import list_workarounds
+from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_ns, is_missing
-from dashboards.site.downloads import add_pairs, drop_pairs, list_section, write_parquet
+from dashboards.site.downloads import NewPairs, drop_pairs, list_section, write_parquet
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
@@ -67,10 +67,13 @@ def publish_campaign(state: State, campaign: str) -> Path:
         if catalog is None:
             newest = list_newest_campaigns(engine, _MOST_DUELS)
             catalog, names = _new_catalog(), [*newest, campaign]
-        touched = Touched()
+        touched, pairs, crashed = Touched(), NewPairs(), list_crashed(engine)
         for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
-            _add_campaign(files, catalog, state, engine, each)
+            workarounds = list_workarounds(engine, each.name, crashed)
+            _add_campaign(files, catalog, state, each, workarounds)
             touched.add(each)
+            pairs.add(each)
+        pairs.write(state.site)
         known = [each["name"] for each in catalog["campaigns"]]
         refresh_certificates(files, engine, touched, known)
         _finish(files, catalog, state, engine, names)
@@ -118,19 +121,21 @@ def _new_catalog() -> dict[str, Any]:
 
 
 def _add_campaign(
-    files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine, campaign: Campaign
+    files: SiteFiles,
+    catalog: dict[str, Any],
+    state: State,
+    campaign: Campaign,
+    workarounds: Sequence[Mapping[str, Any]],
 ) -> None:
     name = campaign.name
     counts, pages = count_pairs(campaign), _list_pages(state.site, name)
     verdict = "" if campaign.kind == "nightly" else write_run_verdict(campaign)
-    workarounds = list_workarounds(engine, name)
     for run, page in list_duels(campaign):
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
     _remember_cases(files, name, add_night(files, catalog, campaign))
     remember_locks(files, campaign.raw, campaign.rows("contenders"))
     remember_numerics(files, campaign)
-    add_pairs(state.site, campaign)
     _remember_versions(files, campaign)
     num_bytes = files.flush_own()
     entry = describe_entry(campaign, counts, num_bytes)

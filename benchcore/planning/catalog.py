@@ -191,7 +191,7 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 def count_devices(workload: str, case: str) -> int:
     """How many devices a case uses; 1 where the workload or case no longer exists."""
-    cases = load_spec(workload).cases if workload in list_workloads() else {}
+    cases = import_spec(workload).cases if _has_workload(workload) else {}
     return getattr(cases.get(spec_case(case)), "devices", 1)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,30 +28,49 @@ _FOLDER = "downloads"
 _CAMPAIGN = RATIO_COLUMNS.index("campaign")
 
 
-def add_pairs(site: Path, campaign: Campaign) -> None:
-    """Put a campaign's pairs that count into the file of its month, in place of what that has."""
-    path = _path_of(site, campaign.begun)
-    rows = [*_read_others(path, campaign.name), *_list_rows(campaign)]
-    _write(path, rows)
+@dataclass
+class NewPairs:
+    """The pairs that count of campaigns that are added together, until `write` writes each month's
+    file once."""
+
+    _months: defaultdict[str, dict[str, list[Sequence[Any]]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def add(self, campaign: Campaign) -> None:
+        """Take a campaign's pairs."""
+        self._months[_month_of(campaign.begun)][campaign.name] = [*_list_rows(campaign)]
+
+    def write(self, site: Path) -> None:
+        """Put the pairs into the files of their months, in place of what these campaigns had."""
+        for month, campaigns in self._months.items():
+            path = _path_of(site, month)
+            rows = [*_read_others(path, campaigns)]
+            _write(path, [*rows, *(row for each in campaigns.values() for row in each)])
+        self._months.clear()
 
 
 def drop_pairs(site: Path, name: str, at: str) -> None:
     """Remove a campaign from the file of the month in which it began (`at`, an ISO time)."""
-    path = _path_of(site, pd.Timestamp(at))
+    path = _path_of(site, _month_of(datetime.fromisoformat(at)))
     if path.is_file():
-        _write(path, list(_read_others(path, name)))
+        _write(path, list(_read_others(path, {name})))
 
 
-def _path_of(site: Path, at: Any) -> Path:
-    return site / _FOLDER / f"ratios-{at:%Y-%m}.csv"
+def _month_of(at: datetime) -> str:
+    return f"{at:%Y-%m}"
 
 
-def _read_others(path: Path, name: str) -> Iterator[Sequence[str]]:
+def _path_of(site: Path, month: str) -> Path:
+    return site / _FOLDER / f"ratios-{month}.csv"
+
+
+def _read_others(path: Path, names: Container[str]) -> Iterator[Sequence[str]]:
     if path.is_file():
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
             next(rows, None)
-            yield from (row for row in rows if row[_CAMPAIGN] != name)
+            yield from (row for row in rows if row[_CAMPAIGN] not in names)
 
 
 def _list_rows(campaign: Campaign) -> Iterator[Sequence[Any]]:

@@ -28,7 +28,7 @@ from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.metric_values import Amounts, read_campaign_errors
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
-from benchcore.store.reports.void import explain_void
+from benchcore.store.reports.void import list_void
 from benchcore.store.series import ROLLING
 from dashboards.frames import to_rows
 
@@ -124,13 +124,15 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
             runs[name].append(run)
         raw = read_raw_times(engine, part)
         programs = list_programs(engine, part)
-        trainings = list_trainings(engine, part, frames["ratios"].to_dict("records"))
+        rows = {name: to_rows(frame) for name, frame in frames.items()}
+        trainings = list_trainings(engine, part, rows["ratios"])
         errors = read_campaign_errors(engine, part)
-        of_duels = {name: _group(to_rows(frame)) for name, frame in frames.items()}
+        of_duels = {name: _group(each) for name, each in rows.items()}
         of_duels |= {"programs": _group(programs), "trainings": _group(trainings)}
         shared: dict[str, Any] = {"raw": raw, "of_duels": of_duels, "errors": errors}
+        void = list_void(engine, part)
         for name in part:
-            yield _make_campaign(state, engine, name, runs[name], shared)
+            yield _make_campaign(state, name, runs[name], {**shared, "void": void.get(name)})
 
 
 def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -155,13 +157,9 @@ def _group(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _make_campaign(
-    state: State,
-    engine: Engine,
-    name: str,
-    runs: Sequence[str],
-    shared: Mapping[str, Any],
+    state: State, name: str, runs: Sequence[str], read: Mapping[str, Any]
 ) -> Campaign:
-    """`shared` are the fields that campaigns which are read together have in common."""
+    """`read` are the fields that come from the database."""
     if not runs:
         raise UserError(
             f"wanted results of campaign {name!r}, but the database holds none; "
@@ -171,10 +169,9 @@ def _make_campaign(
         name=name,
         plan=_find_plan(state, name),
         times=time_last_run(ProgressReader(progress_log(state, name).path).read_new()),
-        void=explain_void(engine, name),
         docs=frozenset(each.stem for each in state.data_docs(name).glob("*.html")),
         runs=runs,
-        **shared,
+        **read,
     )
 
 

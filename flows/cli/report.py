@@ -26,7 +26,7 @@ from benchcore.store.reports.campaign import (
     list_programs,
     list_ratios,
 )
-from benchcore.store.reports.workarounds import list_workarounds
+from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_metric
 from dashboards.tables import describe_unsteady
 from dashboards.workarounds import describe_workarounds
@@ -123,7 +123,7 @@ def _read_report(engine: Engine, campaign: str) -> dict[str, Any]:
         "failures": list_failures(engine, campaign),
         "device_ratios": list_device_ratios(engine, campaign),
         "why": list_bottlenecks(engine, campaign),
-        "workarounds": list_workarounds(engine, campaign),
+        "workarounds": list_workarounds(engine, campaign, list_crashed(engine)),
         "profiles": list_profiles(engine, campaign),
     }
 

@@ -44,6 +44,11 @@ class _SentinelRun:
 Sentinels = Mapping[tuple[str, int], list[_SentinelRun]]
 """By device fingerprint and METHOD."""
 _SHARES = ("compute_share", "bandwidth_share", "limit_share")
+_TAKEN = ("flops_per_step", "least_bytes_per_step", "device", "host")
+_READ = (
+    *("duel_run", "campaign", "started_at", "workload", "case_name", "precision"),
+    *("device_fingerprint", "method", "fastest_step_ns", *_TAKEN),
+)
 
 
 def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
@@ -56,13 +61,14 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     """
     find_shape = cache(_find_shape)  # of thousands of rows, of some fifty cases
     times = dict[str, list[SentinelTime]]()  # what the contenders of a duel share
-    for row in frame.drop_duplicates("duel_run").to_dict("records"):
+    read = frame.loc[:, list(_READ)]
+    for row in read.drop_duplicates("duel_run").to_dict("records"):
         times[row["duel_run"]] = _list_times(row, sentinels)
     findings = _void_where_both_are_beyond(
         frame,
         [
             _judge(row, times[row["duel_run"]], find_shape(row["workload"], row["case_name"]))
-            for row in frame.to_dict("records")
+            for row in read.to_dict("records")
         ],
     )
     added = {
@@ -72,9 +78,10 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
         for name in _SHARES
     }
     reasons = pd.Series([each.reason for each in findings], index=frame.index, dtype="str")
-    taken = ["flops_per_step", "least_bytes_per_step", "device", "host"]
     unjudged = pd.Series([each.unjudged for each in findings], index=frame.index, dtype="str")
-    judged = frame.drop(columns=taken).assign(**added, limit_reason=reasons, unjudged=unjudged)
+    judged = frame.drop(columns=list(_TAKEN)).assign(
+        **added, limit_reason=reasons, unjudged=unjudged
+    )
     impossible = pd.Series([each.impossible for each in findings], index=frame.index, dtype="bool")
     void = impossible & (frame["status"] == "ok")
     for name, value in (("status", _IMPOSSIBLE), ("stage", "block"), ("reason", reasons)):

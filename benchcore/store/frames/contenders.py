@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,7 +91,7 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> tuple[pd.DataFrame,
     )
     query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
-    starts = start_frame(engine, campaign)
+    starts = _read_starts(engine, campaign)
     compiled_s = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
     compiled = starts.assign(compiled_s=compiled_s)
     per_start = starts.groupby(["duel_run", "name"])
@@ -112,7 +113,7 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> tuple[pd.DataFrame,
             },
         }
     )
-    of_starts = of_starts.join(_latency_and_energy(engine, campaign))
+    of_starts = of_starts.join(_summarise_samples(starts.pop("latency_ns"), starts))
     untimed = {each: contenders.pop(each).map(_sum_compilation) for each in _CACHES}
     frame = contenders.join(of_starts, on=["duel_run", "name"])
     for caches, seconds in untimed.items():
@@ -155,14 +156,16 @@ def _sum_compilation(untimed: Any) -> float | None:
     return sum_compilation(untimed["stages"]) if isinstance(untimed, dict) else None
 
 
-def _latency_and_energy(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
+def _summarise_samples(latencies_ns: pd.Series, starts: pd.DataFrame) -> pd.DataFrame:
     """Per contender run, by duel run and name: metrics that need the samples of all its starts."""
-    columns = columns_of(StartRun, "duel_run", "contender", "latency_ns", "energy")
-    query = select_columns(*columns).join(StartRun, StartRun.duel_run == DuelRun.id)
-    starts = read_frame(engine, query, campaign)
-    groups = starts.groupby(["duel_run", "contender"])
-    rows = [_summarise(of_one["latency_ns"], of_one["energy"]) for _, of_one in groups]
-    index = groups.size().index.rename(["duel_run", "name"])
+    groups = defaultdict[tuple[str, str], list[tuple[Any, Any]]](list)
+    samples = zip(latencies_ns, starts["energy"], strict=True)
+    for key, sample in zip(
+        zip(starts["duel_run"], starts["name"], strict=True), samples, strict=True
+    ):
+        groups[key].append(sample)
+    rows = [_summarise(*zip(*each, strict=True)) for each in groups.values()]
+    index = pd.MultiIndex.from_tuples(groups, names=["duel_run", "name"])
     return pd.DataFrame(rows, index=index, columns=list(_OF_SAMPLES), dtype="float64")
 
 
@@ -180,15 +183,21 @@ def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, f
 
 
 def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row per start of a contender run, without its blocks; None = of every campaign."""
+    """One row per start of a contender run, without its blocks and latencies; None = of every
+    campaign."""
+    return _read_starts(engine, campaign).drop(columns="latency_ns")
+
+
+def _read_starts(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
+    """`start_frame` with the column `latency_ns`."""
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),
-        DuelRun.device,
+        DuelRun.device["kind"].as_string().label("kind"),
         *columns_of(ContenderRun, "name", "arm", "framework", "version"),
         ContenderRun.status.label("contender_status"),
         StartRun.started_at.label("start_started_at"),
-        *columns_of(StartRun, *_OF_START, *IN_COLUMNS),
+        *columns_of(StartRun, *_OF_START, *IN_COLUMNS, "latency_ns"),
     )
     query = query.join(ContenderRun).join(StartRun)
     order = (*OLDEST_FIRST, ContenderRun.position, StartRun.start_index)
@@ -200,11 +209,11 @@ def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
     operations = [count_operations(each) for each in frame["profile"]]
     frame["program_ops"] = pd.Series(operations, index=frame.index, dtype="float64")
-    profiles = zip(frame["profile"], frame["device"], strict=True)
-    steps = [profile_step(profile, on_gpu=device["kind"] == "gpu") for profile, device in profiles]
+    profiles = zip(frame["profile"], frame["kind"], strict=True)
+    steps = [profile_step(profile, on_gpu=kind == "gpu") for profile, kind in profiles]
     dispatched = [None if each is None else each.dispatch_ns for each in steps]
     frame["host_dispatch_ns"] = pd.Series(dispatched, index=frame.index, dtype="float64")
     for metric in IN_MEASURED:
         values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]
         frame[metric.key] = pd.Series(values, index=frame.index, dtype="float64")
-    return frame.drop(columns=["stages", "warm_up", "measured", "profile", "device"])
+    return frame.drop(columns=["stages", "warm_up", "measured", "profile", "kind"])

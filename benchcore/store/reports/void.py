@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import median
 
-from sqlalchemy import Engine, Select, select
+from sqlalchemy import Engine, Select, intersect, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
@@ -96,6 +96,23 @@ def _find_pairs(record: DuelRecord, times: Mapping[str, _Starts]) -> set[frozens
         for one, other in compared or pairs
         if log_ratios_by_start(times[one.name], times[other.name])
     }
+
+
+def list_void(engine: Engine, campaigns: Sequence[str]) -> dict[str, str]:
+    """`explain_void` of those of the campaigns in which nothing counts."""
+    of_campaigns = select(DuelRun.campaign).where(
+        DuelRun.campaign.in_(campaigns), DuelRun.track.not_in(_NEVER_COUNT)
+    )
+    ran = of_campaigns.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).where(
+        DuelRun.workload.not_in(_OF_MACHINE), ContenderRun.status.in_(_ENDED_WELL)
+    )
+    counting = of_campaigns.join(PairRatio, PairRatio.duel_run == DuelRun.id).where(
+        DuelRun.workload.not_in(SENTINELS), PairRatio.counts
+    )
+    with Session(engine) as session:
+        usual = set(session.scalars(intersect(ran, counting)))
+    explained = {each: explain_void(engine, each) for each in campaigns if each not in usual}
+    return {name: why for name, why in explained.items() if why is not None}
 
 
 def explain_void(engine: Engine, campaign: str) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import Version
-from sqlalchemy import Engine, select
+from sqlalchemy import ColumnElement, Engine, and_, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.failures.workarounds import WORKAROUNDS
@@ -18,60 +18,63 @@ from benchcore.store.models import ContenderRun, DuelRun, PairRatio
 from benchcore.store.records import case_of
 from benchcore.verdict.samples import swap_sides
 
-_SERIES = ("workload", "case_name", "track", "device_fingerprint", "arm")
+_SERIES = (
+    *(DuelRun.workload, DuelRun.case_name, DuelRun.track, DuelRun.device_fingerprint),
+    ContenderRun.arm,
+)
 _HAS_LADDER = (ContenderRun.framework == "jax") & ContenderRun.ladder.is_not(None)
+_SELECT_SERIES = select(*_SERIES).join(ContenderRun, ContenderRun.duel_run == DuelRun.id).distinct()
 _FLAGS = {each.number: each.name for each in WORKAROUNDS if each.flags}
 
 Row = Mapping[str, Any]
+Crashed = Set[tuple[str, ...]]
 
 
-def list_workarounds(engine: Engine, campaign: str) -> list[dict[str, Any]]:
-    """One row per case and arm of the campaign that ever needed a crash ladder on this device.
+def list_crashed(engine: Engine) -> Crashed:
+    """The cases and arms that ever needed a crash ladder, by device."""
+    with Session(engine) as session:
+        return {tuple(row) for row in session.execute(_SELECT_SERIES.where(_HAS_LADDER))}
+
+
+def list_workarounds(engine: Engine, campaign: str, crashed: Crashed) -> list[dict[str, Any]]:
+    """One row per case and arm of the campaign that is one of `crashed`, as `list_crashed` has it.
 
     `still_needed` has the versions that need the workaround, and those that no longer do, each by
     its newest run. `cost` is the cost of the newest workaround flag where it isn't needed, as a
     factor of time with its interval (None = not measured, or no flag); `cost_command` measures it.
     `highest` and `hlo` are those of the newest ladder.
     """
-    if not _any_ladder(engine, campaign):
+    if not crashed:
         return []
-    runs = _read_runs(engine)
-    crashed = {_key(each) for each in runs if each["ladder"]}
-    here = {_key(each) for each in runs if each["campaign"] == campaign}
-    rows = []
-    for key in dict.fromkeys(_key(each) for each in runs):
-        if key in crashed & here:
-            of_series = [each for each in runs if _key(each) == key]
-            rows.append(_describe(engine, of_series, runs, campaign))
-    return rows
+    own = _read_runs(engine, DuelRun.campaign == campaign)
+    keys = {_key(each) for each in own} & crashed
+    series = [
+        _read_runs(
+            engine, and_(*(column == part for column, part in zip(_SERIES, key, strict=True)))
+        )
+        for key in keys
+    ]
+    series.sort(key=lambda runs: (runs[0]["started_at"], runs[0]["id"], runs[0]["position"]))
+    return [_describe(engine, runs, own) for runs in series]
 
 
-def _any_ladder(engine: Engine, campaign: str) -> bool:
-    """Whether a case and arm of the campaign ever needed a crash ladder on this device."""
-    names = (*(getattr(DuelRun, name) for name in _SERIES[:4]), ContenderRun.arm)
-    query = select(*names).join(ContenderRun, ContenderRun.duel_run == DuelRun.id).distinct()
-    with Session(engine) as session:
-        crashed = {tuple(row) for row in session.execute(query.where(_HAS_LADDER))}
-        here = session.execute(query.where(DuelRun.campaign == campaign)) if crashed else ()
-        return any(tuple(row) in crashed for row in here)
-
-
-def _read_runs(engine: Engine) -> list[Row]:
-    """Every JAX contender run, oldest first: its status shows whether a workaround is needed."""
-    columns = (*(getattr(DuelRun, name) for name in _SERIES[:4]), ContenderRun.arm)
+def _read_runs(engine: Engine, condition: ColumnElement[bool]) -> list[Row]:
+    """JAX contender runs, oldest first: their status shows whether a workaround is needed."""
     query = (
         select(
             DuelRun.id,
             DuelRun.campaign,
+            DuelRun.started_at,
             DuelRun.device,
-            *columns,
+            *_SERIES,
+            ContenderRun.position,
             ContenderRun.name,
             ContenderRun.version,
             ContenderRun.status,
             ContenderRun.ladder,
         )
         .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
-        .where(ContenderRun.framework == "jax")
+        .where(ContenderRun.framework == "jax", condition)
         .order_by(DuelRun.started_at, DuelRun.id, ContenderRun.position)
     )
     with Session(engine) as session:
@@ -79,12 +82,10 @@ def _read_runs(engine: Engine) -> list[Row]:
 
 
 def _key(life: Row) -> tuple[str, ...]:
-    return tuple(life[name] for name in _SERIES)
+    return tuple(life[column.key] for column in _SERIES)
 
 
-def _describe(
-    engine: Engine, of_series: Sequence[Row], runs: Iterable[Row], campaign: str
-) -> dict[str, Any]:
+def _describe(engine: Engine, of_series: Sequence[Row], own: Iterable[Row]) -> dict[str, Any]:
     last = [each for each in of_series if each["ladder"]][-1]
     ladder = last["ladder"]
     avoided = [each for each in of_series if each["ladder"] and each["ladder"]["helped"]]
@@ -106,7 +107,7 @@ def _describe(
         ),
         "highest": None if ladder["highest"] is None else ladder["highest"]["status"],
         "cost": _find_cost(engine, last, flag) if flag else None,
-        "cost_command": _write_command(last, runs, campaign, version, flag) if flag else None,
+        "cost_command": _write_command(last, own, version, flag) if flag else None,
         "hlo": folder,
         "hlo_command": hlo["command"] if hlo else None,
     }
@@ -142,18 +143,16 @@ def _find_cost(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
     return {**cost, "case": case_of(named), "version": ratio.a_version}
 
 
-def _write_command(
-    life: Row, runs: Iterable[Row], campaign: str, version: str, flag: str
-) -> str | None:
-    """A command that measures the flag on a case without the crash; None = there is none.
+def _write_command(life: Row, own: Iterable[Row], version: str, flag: str) -> str | None:
+    """A command that measures the flag on a case of a campaign's `own` without the crash; None =
+    there is none.
 
     Prefers the same case of another workload. Not every workload has the setting `workaround`.
     """
     healthy = [
         each
-        for each in runs
-        if each["campaign"] == campaign
-        and (each["arm"], each["version"], each["status"]) == (life["arm"], version, "ok")
+        for each in own
+        if (each["arm"], each["version"], each["status"]) == (life["arm"], version, "ok")
         and each["device_fingerprint"] == life["device_fingerprint"]
         and each["workload"] in list_workloads()
         and each["case_name"] in load_spec(each["workload"]).cases

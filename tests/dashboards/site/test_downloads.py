@@ -95,8 +95,12 @@ def test_the_files_of_all_months_hold_what_an_export_does(nights: State) -> None
 def test_a_campaign_is_replaced_and_dropped_in_its_month(nights: State, tmp_path: Path) -> None:
     engine = open_database(nights.database_url)
     first, last = (read_campaign(nights, engine, name_night(each)) for each in (0, NIGHTS - 1))
-    for each in (first, last, last):
-        downloads.add_pairs(tmp_path, each)
+    pairs = downloads.NewPairs()
+    for each in (first, last):  # together, then one again
+        pairs.add(each)
+    pairs.write(tmp_path)
+    pairs.add(last)
+    pairs.write(tmp_path)
     (path,) = {*(tmp_path / "downloads").iterdir()}
     before = pd.read_csv(path)["campaign"].value_counts()
     assert set(before.index) == {first.name, last.name}

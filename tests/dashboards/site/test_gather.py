@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sample_frames import sample_frames
 from site_nights import NIGHTS, name_night
+from sqlalchemy import event
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -32,6 +34,22 @@ def test_reading_nights_together_changes_no_page(nights: State, alone: Campaign)
     assert dict(list_duels(last)) == dict(list_duels(alone))
     with pytest.raises(UserError, match="the database holds none"):
         list(read_campaigns(nights, engine, [*names, "nightly-none"]))
+
+
+def test_many_nights_are_read_with_as_many_queries_as_one(nights: State) -> None:
+    engine = open_database(nights.database_url)
+    sent: list[str] = []
+
+    def watch(*of_query: Any) -> None:
+        sent.append(of_query[2])
+
+    event.listen(engine, "before_cursor_execute", watch)
+    one = [*read_campaigns(nights, engine, [name_night(0)])]
+    of_one = len(sent)
+    every = [*read_campaigns(nights, engine, [name_night(each) for each in range(NIGHTS)])]
+    assert (len(one), len(every)) == (1, NIGHTS)
+    assert len(sent) - of_one == of_one
+    engine.dispose()
 
 
 def test_past_versions_are_no_night(alone: Campaign) -> None:

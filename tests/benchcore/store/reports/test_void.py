@@ -24,7 +24,7 @@ from benchcore.running.disturbances import restore_better_documents, set_aside_v
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.reports.void import explain_void, list_disturbed
+from benchcore.store.reports.void import explain_void, list_disturbed, list_void
 
 QUIET, BUSY = f"{1:016x}", f"{2:016x}"
 
@@ -48,6 +48,7 @@ def test_a_busy_machine_is_named_with_the_shares_that_others_used(
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
     store_history(engine, state, [make_document(duel_run=QUIET)])
     assert explain_void(engine, CAMPAIGN) is None
+    assert list_void(engine, [CAMPAIGN]) == {}
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
 
 
@@ -67,6 +68,7 @@ def test_another_reason_is_given_and_is_no_reason_to_measure_again(
     store_history(engine, state, [make_document(duel_run=QUIET)], wrong=[0])
     text = explain_void(engine, CAMPAIGN)
     assert text is not None and text.startswith("Nothing counts: in 1 of 1 pairs ")
+    assert list_void(engine, [CAMPAIGN]) == {CAMPAIGN: text}
     assert list_disturbed(engine, CAMPAIGN) == []
 
 
@@ -87,6 +89,7 @@ def test_an_unsupported_contender_is_the_reason_although_the_machine_was_measure
     store_history(engine, state, [alone, machine])
     text = explain_void(engine, CAMPAIGN)
     assert text is not None and "no contender ran (1 unsupported): it broke" in text
+    assert list_void(engine, [CAMPAIGN, "another"]) == {CAMPAIGN: text}
 
 
 def test_a_campaign_that_only_measures_the_machine_is_not_void(

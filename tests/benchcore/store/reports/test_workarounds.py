@@ -13,7 +13,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.reports.workarounds import list_workarounds
+from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.workarounds import describe_workarounds
 
 _AVOIDED = dataclasses.replace(OLD_JAX, status="workaround")
@@ -47,7 +47,7 @@ def _spool(state: State, number: int, *racers: Racer, **changes: Any) -> None:
 
 def _list(engine: Engine, state: State, campaign: str) -> list[dict[str, Any]]:
     ingest_spool(engine, state)
-    return list_workarounds(engine, campaign)
+    return list_workarounds(engine, campaign, list_crashed(engine))
 
 
 def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
@@ -64,6 +64,17 @@ def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
     (words,) = describe_workarounds([row])
     assert words["workaround"].endswith("; runs with precision highest, which is a different case")
     assert words["to report upstream"] == f"{row['hlo']}: run_hlo_module m.txt"
+
+
+def test_several_are_listed_in_the_order_of_their_first_runs(engine: Engine, state: State) -> None:
+    cases = ("zeta", "alpha", "mid")
+    for number, case in enumerate(cases):
+        _spool(state, number, _AVOIDED, case=case)
+        _spool(state, 10 + number, JAX, case=case, campaign="later")
+    _spool(state, 20, JAX, case="healthy", campaign="later")
+    rows = _list(engine, state, "later")
+    assert [row["case"] for row in rows] == [f"mlp {case}" for case in cases]
+    assert list_workarounds(engine, "later", set()) == []
 
 
 def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
@@ -114,7 +125,7 @@ def test_the_price_is_the_time_with_the_flag_over_the_time_without(
     if counts:
         replace_failed_checks(engine, "compare-1", [])
     judge_campaign(engine, "compare-1")
-    (row,) = list_workarounds(engine, "night-1")
+    (row,) = list_workarounds(engine, "night-1", list_crashed(engine))
     if counts:
         assert row["cost"]["factor"] == pytest.approx(1.5, rel=0.01)
         assert row["cost"]["low"] <= row["cost"]["factor"] <= row["cost"]["high"]
