@@ -87,7 +87,8 @@ def parse_request(text: str) -> Request:
         raise UserError(f"wanted one of {_GRAMMAR}; got {_shown(text)}; use one of these forms")
     framework: Framework = "jax" if match["framework"] == "jax" else "torch"
     extras = (match["extra"],) if match["extra"] else ()
-    load_template(framework, template_folder()).add(extras)
+    if extras:
+        load_template(framework, template_folder()).add(extras)
     if match["version"] is not None:
         version = _version(match["version"])
         return Request(framework=framework, selector="pinned", version=version, extras=extras)

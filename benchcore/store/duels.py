@@ -175,21 +175,23 @@ def _read_failed_checks(
 
 def replace_failed_checks(
     engine: Engine,
-    campaign: str,
+    campaign: str | Sequence[str],
     failed: Iterable[FailedCheck],
     *,
     checked: Collection[str] | None = None,
 ) -> None:
-    """Replace a campaign's failed checks, and record that its duels were checked.
+    """Replace the failed checks of one campaign or several, and record that their duels were
+    checked.
 
-    `checked` names the duel runs that the checks have seen; None = all of the campaign. A duel
+    `checked` names the duel runs that the checks have seen; None = all of the campaigns. A duel
     run that was ingested while the checks ran stays unchecked, and is not judged; one that was
     removed meanwhile is skipped. Raises ValueError for a failed check of another duel run.
     """
     now = datetime.now(UTC)
-    of_campaign = select(DuelRun.id).where(DuelRun.campaign == campaign)
+    wanted = DuelRun.campaign.in_([campaign] if isinstance(campaign, str) else campaign)
+    of_campaign = select(DuelRun.id).where(wanted)
     with begin_writing(engine) as session:
-        known = _lock_duels(session, DuelRun.campaign == campaign)
+        known = _lock_duels(session, wanted)
         seen = known if checked is None else set(checked)
         session.execute(delete(FailedCheckRow).where(FailedCheckRow.duel_run.in_(of_campaign)))
         for each in failed:

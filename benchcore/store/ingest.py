@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Engine, Insert, func, insert, select
+from sqlalchemy import Engine, func, insert, select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -23,7 +23,7 @@ from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document, was_of_this_schema
 from benchcore.store.metric_values import measure_amounts
 from benchcore.store.metrics import IN_COLUMNS
-from benchcore.store.models import Base, ContenderRun, DuelRun, Equivalence, StartRun
+from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.store.parts import list_incomplete
 
 _Row = dict[str, Any]
@@ -209,15 +209,11 @@ def insert_documents(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> 
     """Store new, valid documents in one transaction."""
     parts = [_list_parts(each) for each in documents]
     with begin_writing(engine) as session:
-        session.execute(_insert_into(DuelRun), [_duel_run(each) for each in documents])
+        connection = session.connection()  # a session would look at every column of every row
+        connection.execute(insert(DuelRun), [_duel_run(each) for each in documents])
         for table, of_documents in zip(_PARTS, zip(*parts, strict=True), strict=True):
             if rows := [row for of_document in of_documents for row in of_document]:
-                session.execute(_insert_into(table), rows)
-
-
-def _insert_into(table: type[Base]) -> Insert:
-    """Null columns, too, else the rows are sorted by those that they lack."""
-    return insert(table).execution_options(render_nulls=True)
+                connection.execute(insert(table), rows)
 
 
 def _heal(engine: Engine, document: Mapping[str, Any]) -> None:

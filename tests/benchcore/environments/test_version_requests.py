@@ -116,6 +116,13 @@ def test_requests_are_read_and_written_back(text: str, request_: Request) -> Non
     assert parse_request(str(request_)) == request_
 
 
+def test_a_request_without_brackets_reads_no_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_requests, "load_template", None)
+    assert parse_request("jax@previous") == Request(framework="jax", selector="previous")
+    with pytest.raises(TypeError):
+        parse_request("torch[opacus]")
+
+
 @pytest.mark.parametrize(
     "text",
     [

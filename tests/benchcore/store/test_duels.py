@@ -74,6 +74,17 @@ def test_new_failed_checks_replace_only_those_of_their_campaign(filled: Engine) 
     ]
 
 
+def test_failed_checks_of_several_campaigns_are_replaced_together(filled: Engine) -> None:
+    elsewhere = dataclasses.replace(MARK, duel_run=OTHER_RUN)
+    replace_failed_checks(filled, CAMPAIGN, [ON_PAIR])
+    replace_failed_checks(filled, [CAMPAIGN, "other"], [MARK, elsewhere])
+    found = [(*read_duels(filled, each),) for each in (CAMPAIGN, "other")]
+    assert [[(each.checked, each.failed_checks) for each in of_one] for of_one in found] == [
+        [(True, (MARK,))],
+        [(True, (elsewhere,))],
+    ]
+
+
 def test_a_failed_check_of_another_campaign_changes_nothing(filled: Engine) -> None:
     replace_failed_checks(filled, CAMPAIGN, [MARK])
     with pytest.raises(ValueError, match="got one of 'ffffffffffffffff'"):
