@@ -89,7 +89,9 @@ def format_amounts(ratio: float, low: float | None, high: float | None) -> tuple
 
 
 def _write_percent(number: str) -> str:
-    return f"{number} %".replace("-", "\u2212")
+    """Zero has no sign: `-0` is `0 %`."""
+    shown = number if float(number) else number.lstrip("+-")
+    return f"{shown} %".replace("-", "\u2212")
 
 
 def _justify(half_width: float) -> int:

@@ -183,7 +183,8 @@ def block_times() -> dict[str, Any]:
                 axis=axis,
                 scale=alt.Scale(padding=14),
             ),
-            y=alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=6)),
+            # The words "start 1" stand above the highest point.
+            y=alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=18)),
             color=_framework_color(),
             shape=shape.legend(orient="top", title=None, columns=2, labelLimit=300),
             opacity=alt.condition("datum.degraded", alt.value(0.2), alt.value(0.8)),

@@ -244,6 +244,8 @@ def _costs(contenders: Rows) -> Block | None:
     if missing:
         caption += f" Not measured here: {'; '.join(missing)}."
     shown = blocks.table("costs", caption, columns, rows)
+    if rows and not measured:
+        shown = blocks.text("Nothing of these was measured in this duel.")
     return shown and blocks.section("Latency, memory and energy", [shown], id="costs")
 
 

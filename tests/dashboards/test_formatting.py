@@ -9,6 +9,7 @@ from benchcore.store.metrics import METRICS
 from dashboards.formatting import (
     case_label,
     describe_ratio,
+    format_amounts,
     format_bytes,
     format_changes,
     format_count,
@@ -101,6 +102,12 @@ def test_a_change_has_the_digits_that_its_interval_justifies(
     low: float | None, high: float | None, texts: tuple[str, str]
 ) -> None:
     assert format_changes(1.052, low, high) == texts
+
+
+def test_no_change_has_no_sign() -> None:
+    assert format_changes(0.998, 0.98, 1.02) == ("0 %", "\u22122 % to +2 %")
+    assert format_amounts(1.09, 1.08, 1.10) == ("1.09x", "1.08x to 1.10x")
+    assert format_amounts(1.0912, None, None) == ("1.09x", "")
 
 
 def test_a_missing_number_is_reported_as_missing() -> None:

@@ -29,7 +29,10 @@
     return { log, beyond: Math.abs(log) > width, shown: `${percent(log, places)} (${ends.map((end) => percent(end, places)).join(" to ")})` };
   }
 
-  const percent = (log, places) => `${log >= 0 ? "+" : "\u2212"}${Math.abs(100 * Math.expm1(log)).toFixed(places)} %`;
+  function percent(log, places) {
+    const number = Math.abs(100 * Math.expm1(log)).toFixed(places);
+    return `${Number(number) === 0 ? "" : log > 0 ? "+" : "\u2212"}${number} %`;
+  }
 
   function rowOf(one, other, metric) {
     const either = other || one;

@@ -99,12 +99,13 @@
     const amount = (value) => (value === null ? null : { text: `${digits(value / scale)}${unit}`, value });
     const names = rows.length ? [rows[0].a_name, rows[0].b_name] : ["", ""];
     const same = names[0] === names[1];
+    const judged = rows.some((row) => row.verdict !== "not judged" || !row.counts);
     return deadheat.blocks.render({ kind: "table", name: "series", caption: "Every night, newest first. Each duel has its raw times.",
       columns: [
         { key: "night", name: "Night" }, { key: "duel", name: "Raw times" },
         { key: "ratio", name: "Ratio and interval", align: "number" },
         { key: "a", name: same ? `${names[0]}, newer` : names[0], align: "number" }, { key: "b", name: same ? `${names[1]}, older` : names[1], align: "number" },
-        { key: "versions", name: "Versions" }, { key: "verdict", name: "Verdict" },
+        { key: "versions", name: "Versions" }, ...(judged ? [{ key: "verdict", name: "Verdict" }] : []),
       ],
       rows: [...rows].reverse().map((row) => ({
         night: { text: row.at.slice(0, 10), href: `${row.campaign}/index.html` },

@@ -13,6 +13,7 @@ from sqlalchemy import event
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import open_database
+from benchcore.store.metrics import METRICS
 from dashboards.frames import to_rows
 from dashboards.site.duels import list_duels
 from dashboards.site.gather import Campaign, read_campaign, read_campaigns
@@ -71,6 +72,20 @@ def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> N
     unread = replace(alone, of_duels={**alone.of_duels, "programs": {}})
     plain = [each.get("title") for each in dict(list_duels(unread))[run]["blocks"]]
     assert "Did the compiled program change?" not in plain
+
+
+def test_a_duel_without_passes_has_a_sentence_and_no_empty_table(alone: Campaign) -> None:
+    run = alone.runs[0]
+    nothing = dict.fromkeys((each.key for each in METRICS if each.on_page), None)
+    bare = alone.of_duels["contenders"] | {
+        run: [row | nothing for row in alone.of_duels["contenders"][run]]
+    }
+    for campaign, kind in (
+        (alone, "table"),
+        (replace(alone, of_duels={**alone.of_duels, "contenders": bare}), "text"),
+    ):
+        found = {each.get("id"): each for each in dict(list_duels(campaign))[run]["blocks"]}
+        assert [each["kind"] for each in found["costs"]["blocks"]] == [kind]
 
 
 def test_epochs_name_the_data_set_that_they_trained_on(alone: Campaign) -> None:

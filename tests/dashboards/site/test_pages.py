@@ -331,10 +331,21 @@ def test_compare_begins_with_the_newest_night_and_versions(browser: Browser, sit
     assert first.input_value() == name_night(NIGHTS - 2)
     assert second.input_value() == name_night(NIGHTS - 1)
     assert page.locator("table").count() == 2
+    assert not re.search(r"[+\u2212]0(\.0+)? %", page.locator("main").inner_text())
     framework.select_option("jax")
     page.wait_for_url("**#framework=jax")
     assert new.input_value() == "0.12.1"
     assert visit.complaints == []
+    visit.context.close()
+
+
+def test_only_the_step_time_has_a_verdict_a_night(browser: Browser, site: Path) -> None:
+    case = SiteFiles(site).read("catalog")["cases"][0]["key"]
+    visit = Visit(browser)
+    for metric, expected in (("median_step_ns", True), ("cold_compile_s", False)):
+        page = visit.open(site, f"series.html#case={case}&metric={metric}")
+        heads = page.locator("thead th").all_inner_texts()
+        assert len(heads) > 4 and ("Verdict" in heads) == expected
     visit.context.close()
 
 
