@@ -6,9 +6,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, Row, and_, func, select
@@ -28,7 +30,7 @@ from benchcore.store.models import (
 from benchcore.store.records import DuelRecord
 from benchcore.store.reports.starts_needed import NEWEST_NIGHTS
 from benchcore.store.series import IN_SERIES, find_newest_day
-from benchcore.verdict.confirmation.decide import Start
+from benchcore.verdict.confirmation import error_rates
 from benchcore.verdict.confirmation.error_rates import (
     CELLS,
     FEWEST_FREEDOM,
@@ -50,8 +52,11 @@ _MOST_STARTS = 1000
 """Some 200 runs: their rates hold for today's code, and a night reads no more of them."""
 _MOST_RUNS = 20_000
 """Duel runs from which the smallest visible change of each series is taken."""
-_OF_DUEL = ("id", "seed", "workload", "case_name", "device_fingerprint")
-JUDGED = ("judged_from", "rates", "runs", "unfinished", "lost")
+_OF_DUEL = ("id", "started_at", "seed", "workload", "case_name", "device_fingerprint")
+JUDGED = ("rules", "rates", "runs", "unfinished", "lost", "starts")
+_RIGHT = "found"
+_FOUND = (_RIGHT, "found, with another culprit")
+"""Outcomes of runs whose slow-down was found."""
 _Newest = Mapping[str, Row[Any]]
 """The newest starts, each by its duel run's id."""
 
@@ -59,12 +64,14 @@ _Newest = Mapping[str, Row[Any]]
 def measure_calibration(engine: Engine, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Rates with their intervals, each run's outcome, the smallest effect that a confirmation
     detects in each series, and the starts that don't count, with the reason. Rates are those of the
-    newest `_MOST_STARTS` starts. What `JUDGED` names of an earlier answer is used again while no
-    newer start is stored."""
+    newest `_MOST_STARTS` starts. What `JUDGED` names of an earlier answer is used again: later only
+    new starts are read, and only runs that got one are judged."""
     newest = _list_newest(engine)
-    judged_from = _identify(newest)
-    if earlier is None or earlier["judged_from"] != judged_from:
-        earlier = {"judged_from": judged_from, **_judge(engine, newest)}
+    rules = f"{METHOD} {_hash_rules()}"
+    if earlier is None or earlier.get("rules") != rules:
+        earlier = {"rules": rules, "runs": [], "starts": {}}
+    if earlier["starts"].keys() != newest.keys() or "rates" not in earlier:
+        earlier = {"rules": rules, **_judge(engine, newest, earlier)}
     return {
         **{name: earlier[name] for name in JUDGED},
         "smallest": [*_list_smallest(engine)],
@@ -80,20 +87,90 @@ def _list_newest(engine: Engine) -> _Newest:
         return {each.id: each for each in session.execute(query.limit(_MOST_STARTS))}
 
 
-def _identify(newest: _Newest) -> str:
-    """The starts, and the method by which they are judged."""
-    return hashlib.sha256("\n".join([str(METHOD), *newest]).encode()).hexdigest()
+@cache
+def _hash_rules() -> str:
+    """Of the code that judges: rates hold for today's."""
+    verdict = Path(error_rates.__file__).parents[1]
+    paths = [Path(__file__), *sorted(verdict.rglob("*.py"))]
+    return hashlib.sha256(b"".join(each.read_bytes() for each in paths)).hexdigest()
 
 
-def _judge(engine: Engine, newest: _Newest) -> dict[str, Any]:
-    runs, unfinished, lost = _read_runs(engine, newest)
-    outcomes = [judge_run(each) for each in runs]
-    return {
-        "rates": [_describe_rate(name, rate) for name, rate in compute_rates(outcomes).items()],
-        "runs": [_describe(each) for each in outcomes],
-        "unfinished": unfinished,
-        "lost": lost,
+def _judge(engine: Engine, newest: _Newest, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    known: Mapping[str, Any] = earlier["starts"]
+    read = _read_starts(engine, {run: newest[run] for run in newest if run not in known})
+    oldest_first = sorted(newest, key=lambda run: (newest[run].started_at, run))
+    starts = {
+        run: known[run] if run in known else _describe_start(*read[run]) for run in oldest_first
     }
+    groups, unfinished = _group_starts(starts)
+    judged = {tuple(row["of"]): row for row in earlier["runs"]}
+    new = {run for of_run in groups.values() if tuple(of_run) not in judged for run in of_run}
+    read |= _read_starts(engine, {run: newest[run] for run in new if run not in read})
+    runs = [
+        judged.get(tuple(of_run))
+        or {**_describe(_judge_starts(run, [read[each][0] for each in of_run])), "of": of_run}
+        for run, of_run in groups.items()
+    ]
+    rates = compute_rates([_Remembered(row) for row in runs])
+    return {
+        "rates": [_describe_rate(*each) for each in rates.items()],
+        "runs": runs,
+        "unfinished": unfinished,
+        "lost": [each["lost"] for each in starts.values() if each["lost"] is not None],
+        "starts": starts,
+    }
+
+
+def _describe_start(run: CalibrationRun, why_lost: str | None) -> dict[str, Any]:
+    """The run that it belongs to, and why it does not count: what is remembered of a start."""
+    named = {each.name: getattr(run, each.name) for each in fields(run) if each.name != "starts"}
+    return {"run": {**named, "names": list(run.names)}, "lost": why_lost}
+
+
+def _group_starts(
+    starts: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[CalibrationRun, list[str]], int]:
+    """The runs that can be judged with the ids of their starts, and how many still have too few. A
+    run with missing starts is judged once a later one has begun."""
+    of_run = defaultdict[CalibrationRun, list[str]](list)
+    for id, each in starts.items():
+        if each["lost"] is None:
+            run: dict[str, Any] = each["run"]
+            of_run[CalibrationRun(**{**run, "names": tuple(run["names"])}, starts=())].append(id)
+    last = max((run.number for run in of_run), default=0)
+    ended = {
+        run: ids
+        for run, ids in of_run.items()
+        if len(ids) >= FEWEST_STARTS and (len(ids) >= STARTS or run.number < last)
+    }
+    return ended, len(of_run) - len(ended)
+
+
+def _judge_starts(run: CalibrationRun, starts: Iterable[CalibrationRun]) -> CalibrationOutcome:
+    return judge_run(replace(run, starts=tuple(start for each in starts for start in each.starts)))
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """A run's row, as rates need it."""
+
+    row: Mapping[str, Any]
+
+    @property
+    def percent(self) -> int:
+        return self.row["percent"] if self.row["slowed"] else 0
+
+    @property
+    def alarm(self) -> bool:
+        return self.row["alarm"]
+
+    @property
+    def found(self) -> bool:
+        return self.row["outcome"] in _FOUND
+
+    @property
+    def right(self) -> bool:
+        return self.row["outcome"] == _RIGHT
 
 
 def _describe_rate(name: str, rate: Rate) -> dict[str, Any]:
@@ -125,36 +202,17 @@ def _describe_outcome(outcome: CalibrationOutcome) -> str:
         return "false alarm" if outcome.alarm else "no alarm, correctly"
     if not outcome.found:
         return "missed"
-    return "found" if outcome.right else "found, with another culprit"
+    return _RIGHT if outcome.right else _FOUND[1]
 
 
-def _read_runs(engine: Engine, newest: _Newest) -> tuple[list[CalibrationRun], int, list[str]]:
-    """The runs that can be judged, oldest first; how many still have too few starts; and why starts
-    don't count. A run with missing starts is judged once a later one has begun."""
-    of_run = defaultdict[CalibrationRun, list[Start]](list)
-    lost = list[str]()
-    for each, why_lost in _read_starts(engine, newest):
-        if why_lost is not None:
-            lost.append(why_lost)
-        else:
-            of_run[replace(each, starts=())] += each.starts
-    runs, unfinished = list[CalibrationRun](), 0
-    last = max((run.number for run in of_run), default=0)
-    for run, starts in of_run.items():
-        ended = len(starts) >= STARTS or run.number < last
-        if len(starts) < FEWEST_STARTS or not ended:
-            unfinished += 1
-        else:
-            runs.append(replace(run, starts=tuple(starts)))
-    return runs, unfinished, lost
-
-
-def _read_starts(engine: Engine, duels: _Newest) -> list[tuple[CalibrationRun, str | None]]:
-    """Each start as a run of one start, and why it does not count."""
+def _read_starts(engine: Engine, duels: _Newest) -> dict[str, tuple[CalibrationRun, str | None]]:
+    """By id each start as a run of one start, and why it does not count."""
     with Session(engine) as session:
         slowdowns = _read_slowdowns(session, duels)
-    records = read_starts(engine, duels)
-    return [_read_start(each, duels[each.duel_run], slowdowns[each.duel_run]) for each in records]
+    return {
+        each.duel_run: _read_start(each, duels[each.duel_run], slowdowns[each.duel_run])
+        for each in read_starts(engine, duels)
+    }
 
 
 _Slowdowns = Mapping[str, tuple[int, int]]

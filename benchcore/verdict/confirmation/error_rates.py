@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class CalibrationOutcome:
     finding: Finding
 
     @property
+    def percent(self) -> int:
+        """Per cent of more work of a side; 0 = nothing was changed."""
+        return self.run.percent if self.run.slowed else 0
+
+    @property
     def alarm(self) -> bool:
         """Whether it would have become an event."""
         return self.finding.verdict == "confirmed"
@@ -75,6 +80,30 @@ class CalibrationOutcome:
     def right(self) -> bool:
         """Whether the event's culprit is exactly the slowed side."""
         return self.found and self.finding.culprit == self.run.slowed
+
+
+class JudgedRun(Protocol):
+    """What rates need of a run: a `CalibrationOutcome`, or one that was judged before."""
+
+    @property
+    def percent(self) -> int:
+        """Per cent of more work of a side; 0 = nothing was changed, so every alarm is false."""
+        ...
+
+    @property
+    def alarm(self) -> bool:
+        """Whether it would have become an event."""
+        ...
+
+    @property
+    def found(self) -> bool:
+        """Whether an injected slow-down became an event, with any culprit."""
+        ...
+
+    @property
+    def right(self) -> bool:
+        """Whether the event's culprit is exactly the slowed side."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,16 +147,16 @@ def count(hits: Iterable[bool]) -> Rate:
     return Rate(hits=found, total=len(given), low=low, high=high)
 
 
-def compute_rates(outcomes: Sequence[CalibrationOutcome]) -> dict[str, Rate]:
+def compute_rates(outcomes: Sequence[JudgedRun]) -> dict[str, Rate]:
     """Rates by name: false alarms, detected slow-downs per size, true alarms, and alarms with the
     right culprit."""
     of_size = {
-        f"+{percent} % found": [each for each in outcomes if each.run.percent == percent]
-        for percent in sorted({each.run.percent for each in outcomes} - {0}, reverse=True)
+        f"+{percent} % found": [each for each in outcomes if each.percent == percent]
+        for percent in sorted({each.percent for each in outcomes} - {0}, reverse=True)
     }
     alarms = [each for each in outcomes if each.alarm]
     return {
-        "false alarms": count(each.alarm for each in outcomes if each.run.slowed is None),
+        "false alarms": count(each.alarm for each in outcomes if not each.percent),
         **{name: count(each.found for each in of_one) for name, of_one in of_size.items()},
         "alarms that were right": count(each.found for each in alarms),
         "right culprit": count(each.right for each in outcomes if each.found),

@@ -24,7 +24,12 @@ from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.campaign import list_contenders, list_ratios
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, refresh_suspicions
-from benchcore.verdict.confirmation.error_rates import FEWEST_RUNS
+from benchcore.verdict.confirmation.error_rates import (
+    FEWEST_RUNS,
+    CalibrationOutcome,
+    CalibrationRun,
+    judge_run,
+)
 
 RNG = np.random.default_rng(8)
 
@@ -72,7 +77,7 @@ def test_runs_are_judged_again_once_another_start_is_stored(
     store_history(engine, state, _write_run(0, {}))
     # As a dashboard remembers it.
     first = json.loads(json.dumps(measure_calibration(engine)))
-    assert first["judged_from"] and first["runs"]
+    assert first["rules"] and first["runs"]
     with monkeypatch.context() as patched:
         patched.delattr("benchcore.store.reports.calibration.judge_run")
         assert measure_calibration(engine, first) == first
@@ -80,8 +85,17 @@ def test_runs_are_judged_again_once_another_start_is_stored(
         with pytest.raises(NameError):
             measure_calibration(engine, first)
     store_history(engine, state, _write_run(1, {"b_new": 0.06}))
-    again = measure_calibration(engine, first)
-    assert again == measure_calibration(engine)
+    judged: list[int] = []
+
+    def count(run: CalibrationRun) -> CalibrationOutcome:
+        judged.append(run.number)
+        return judge_run(run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("benchcore.store.reports.calibration.judge_run", count)
+        again = measure_calibration(engine, first)
+    assert judged == [1]
+    assert json.dumps(again) == json.dumps(measure_calibration(engine))
     assert len(again["runs"]) == 2
 
 
