@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +166,28 @@ _ENSEMBLES = [
 ]
 
 
+_COMPILED = ("tiny_gradient_linear", "tiny_gradient_convolution")
+"""Torch's compiler takes some ten seconds a program; these have a layer each, and both passes."""
+
+
 @pytest.mark.parametrize(
-    ("framework", "mode"), [("jax", "jit"), ("jax", "none"), ("torch", "none")]
+    ("framework", "mode", "cases"),
+    [
+        ("jax", "jit", _ENSEMBLES),
+        ("jax", "none", _ENSEMBLES),
+        ("torch", "none", _ENSEMBLES),
+        ("torch", "default", _COMPILED),
+    ],
 )
 def test_every_batching_of_an_ensemble_computes_the_reference(
-    framework: str, mode: str, framework_environment: Callable[[str], EnvironmentRecord]
+    framework: str,
+    mode: str,
+    cases: Sequence[str],
+    framework_environment: Callable[[str], EnvironmentRecord],
 ) -> None:
     jobs = [
         _job("ensemble", case, framework, compile=mode, batching=way)
-        for case in _ENSEMBLES
+        for case in cases
         for way in _BATCHINGS
     ]
     spec = load_spec("ensemble")
