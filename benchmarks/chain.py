@@ -25,6 +25,7 @@ from benchcore.verdict.history.matching import (
     State,
     StoredSuspicion,
     list_explained,
+    list_growing,
     reconcile,
 )
 from benchcore.verdict.history.series import Night, Series, SeriesKey
@@ -118,13 +119,15 @@ class Event:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a simulated site came to. `suspicions` counts confirmations by trigger."""
+    """What a simulated site came to. `suspicions` counts confirmations by trigger, `grown` those by
+    which an event grew."""
 
     site: Site
     series: list[SimulatedSeries]
     events: list[Event] = field(default_factory=list)
     suspicions: Counter[str] = field(default_factory=Counter[str])
     verdicts: Counter[str] = field(default_factory=Counter[str])
+    grown: int = 0
     starts: int = 0
 
 
@@ -301,7 +304,7 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
     series = Series(key=nights[0].key, nights=nights)
     known, today = [each.stored for each in one.known.values()], nights[-1].number
     one.shown = detect_shifts(series.values, series.numbers)
-    found = suspect(series, None, one.shown, list_explained(known))
+    found = suspect(series, None, one.shown, list_explained(known), list_growing(known))
     for change in reconcile(found, known, today):
         number = len(one.known) if change.known is None else change.known
         if change.found is None:
@@ -319,9 +322,16 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
     return [number for number, each in one.known.items() if each.stored.state == "open"]
 
 
-def _set_state(one: SimulatedSeries, number: int, state: State, day: int | None = None) -> None:
+def _set_state(
+    one: SimulatedSeries,
+    number: int,
+    state: State,
+    day: int | None = None,
+    *,
+    may_grow: bool = False,
+) -> None:
     kept = one.known[number]
-    stored = replace(kept.stored, state=state, answered=day)
+    stored = replace(kept.stored, state=state, answered=day, may_grow=may_grow)
     one.known[number] = replace(kept, stored=stored)
 
 
@@ -339,8 +349,13 @@ def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int
     outcome.suspicions[suspicion.trigger] += 1
     outcome.verdicts[found.verdict] += 1
     assert found.verdict != "more", "the last look decides"
-    _set_state(one, which[1], found.verdict, one.nights[night].number)
-    if found.verdict == "confirmed":
+    day, confirmed = one.nights[night].number, found.verdict == "confirmed"
+    of_machine = found.culprit == "infrastructure"
+    may_grow = confirmed and (of_machine or suspicion.trigger == "drift")
+    _set_state(one, which[1], found.verdict, day, may_grow=may_grow)
+    if suspicion.grows is not None and confirmed and may_grow:
+        outcome.grown += 1  # its event is open already
+    elif confirmed:
         event = Event(
             series=which[0],
             night=night,

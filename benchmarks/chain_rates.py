@@ -34,6 +34,7 @@ def rate(outcome: Outcome) -> list[dict[str, Any]]:
     rows = [{"series of": name, **_count(outcome, members)} for name, members in groups]
     rows[0] |= {
         "starts": outcome.starts,
+        "events grown": outcome.grown,
         **{f"suspicions by {name}": count for name, count in sorted(outcome.suspicions.items())},
         **dict(sorted(outcome.verdicts.items())),
     }

@@ -237,13 +237,13 @@ def _show(value: object) -> str:
 
 def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     """Queue the alerts of events, one per cause, the largest shift first: a release or a machine
-    that changed ten cases is one message. Events that became `fixed` by themselves have messages of
-    their own. Returns the new ones: `key`, `text` and details."""
+    that changed ten cases is one message. Events that grew, and those that became `fixed` by
+    themselves, have messages of their own. Returns the new ones: `key`, `text` and details."""
     unsent, queued = list_unsent(engine), _list_queued(state)
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for event, alert in unsent.items():
-        kind = "fixed" if _is_fixed(alert) else "event"
-        if event not in queued[kind]:  # else a process died before it recorded that
+        kind = _find_kind(alert)
+        if _number(kind, event, alert) not in queued[kind]:  # else a process died before it did
             cause = alert.get("group") or alert["details"].get("cause") or f"event {event}"
             groups.setdefault((kind, cause), {})[event] = alert
     found = [_join(kind, cause, of_one, state) for (kind, cause), of_one in groups.items()]
@@ -256,8 +256,14 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     return found
 
 
-def _is_fixed(alert: Mapping[str, Any]) -> bool:
-    return alert["details"].get("state") == "fixed"
+def _find_kind(alert: Mapping[str, Any]) -> str:
+    """`event`, `grown` or `fixed`: what an alert reports of its event."""
+    return {"grown": "grown", "fixed": "fixed"}.get(str(alert["details"].get("state")), "event")
+
+
+def _number(kind: str, event: int, alert: Mapping[str, Any]) -> int:
+    """What an alert is known by: its event, or as an event grows more than once its suspicion."""
+    return alert["details"]["suspicion"] if kind == "grown" else event
 
 
 def _join(
@@ -266,15 +272,14 @@ def _join(
     """One alert of the events of a cause, which links to the first of them."""
     events = sorted(alerts, key=lambda each: -_size(alerts[each]))
     first = alerts[events[0]]
-    texts = [_describe_event(each, alerts[each]) for each in events]
+    texts = [_describe_event(kind, each, alerts[each]) for each in events]
     text = " ".join(texts[:_MOST_SENTENCES])
     if len(events) > 1:
-        counted = f"What {cause} changed in {len(events)} series is gone."
-        changed = f"{cause} changed {len(events)} series."
-        text = f"{counted if kind == 'fixed' else changed} {text}"
+        text = f"{_COUNTED[kind].format(cause=cause, number=len(events))} {text}"
     if len(events) > _MOST_SENTENCES:
         text += f" And {len(events) - _MOST_SENTENCES} more."
-    numbers = "-".join(map(str, sorted(events)[:_MOST_NUMBERS]))
+    known_by = sorted(_number(kind, each, alerts[each]) for each in events)
+    numbers = "-".join(map(str, known_by[:_MOST_NUMBERS]))
     return {
         "key": f"{kind}-{numbers}" + ("-and-more" if len(events) > _MOST_NUMBERS else ""),
         "text": text,
@@ -284,13 +289,21 @@ def _join(
         "event": events[0],
         "events": events,
         "size": _size(first),
+        **({"suspicions": known_by} if kind == "grown" else {}),
     }
 
 
-def _describe_event(event: int, alert: Mapping[str, Any]) -> str:
-    if _is_fixed(alert):
+_COUNTED = {
+    "event": "{cause} changed {number} series.",
+    "grown": "What {cause} changed in {number} series grew.",
+    "fixed": "What {cause} changed in {number} series is gone.",
+}
+
+
+def _describe_event(kind: str, event: int, alert: Mapping[str, Any]) -> str:
+    if kind == "fixed":
         return f"Event {event} is fixed: {alert['note']}. It was: {alert['text']}"
-    return f"Event {event}: {alert['text']}"
+    return f"Event {event}{' grew' if kind == 'grown' else ''}: {alert['text']}"
 
 
 def _size(alert: Mapping[str, Any]) -> float:
@@ -298,12 +311,13 @@ def _size(alert: Mapping[str, Any]) -> float:
 
 
 def _list_queued(state: State) -> dict[str, set[int]]:
-    """The events that some alert holds, sent or not: those of shifts, and those that are fixed."""
+    """What some alert holds, sent or not, by kind (`_number`)."""
     found = dict[str, set[int]]()
-    for kind in ("event", "fixed"):
+    for kind in _COUNTED:
         paths = [path for folder in _folders(state) for path in folder.glob(f"{kind}-*.json")]
         read = (alert for path in paths if (alert := _read_alert(path)) is not None)
-        found[kind] = {event for alert in read for event in alert["details"].get("events", ())}
+        numbers = "suspicions" if kind == "grown" else "events"
+        found[kind] = {each for alert in read for each in alert["details"].get(numbers, ())}
     return found
 
 

@@ -21,6 +21,7 @@ from benchcore.store.suspicions import changed_conditions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.event_states import (
     BASELINES,
+    OPEN,
     check_move,
     find_shift,
     first_state,
@@ -38,8 +39,8 @@ def store_finding(
     alert: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> None:
-    """Store the finding of a confirmation, together with `more`. A confirmed one opens an event,
-    whose `alert` waits for the outbox; the pages show its text."""
+    """Store the finding of a confirmation, together with `more`. A confirmed one opens an event, or
+    is the whole of one that grew; its `alert` waits for the outbox, and the pages show its text."""
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         row.state = "open" if finding.verdict == "more" else finding.verdict
@@ -51,15 +52,47 @@ def store_finding(
             }
         row.finding = stored
         if finding.verdict == "confirmed":
-            _open_event(session, row, finding.culprit, None if alert is None else dict(alert))
+            _record_confirmed(session, row, finding, None if alert is None else dict(alert))
+
+
+def _record_confirmed(
+    session: Session, row: SuspicionRow, finding: Finding, alert: dict[str, Any] | None
+) -> None:
+    """Open an event, or let the open one grow whose change this suspicion has as a part."""
+    if session.scalar(select(EventRow).where(EventRow.suspicion == row.id)) is not None:
+        return
+    event = _find_part(session, row, finding.culprit)
+    if event is None:
+        _open_event(session, row, finding.culprit, alert)
+        return
+    if alert is not None and event.unsent_alert is None:
+        alert["details"] = {**alert["details"], "state": "grown"}
+    event.suspicion, event.unsent_alert = row.id, alert
+    add_change(session, event, event.state, BY_ITSELF, f"it grew: {row.reason}; {finding.reason}")
+
+
+def _find_part(session: Session, row: SuspicionRow, culprit: str) -> EventRow | None:
+    """The open event of the same series, cause and direction since the same night, but until
+    another, if there is one."""
+    query = (
+        select(EventRow, SuspicionRow)
+        .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
+        .where(EventRow.state.in_(OPEN))
+        .where(SuspicionRow.before_run == row.before_run)
+        .where(SuspicionRow.after_run != row.after_run)
+        .order_by(EventRow.id)
+    )
+    for event, other in session.execute(query):
+        same = (other.finding or {}).get("culprit") == culprit
+        same = same and (other.ratio > 1) == (row.ratio > 1)
+        if same and series_key(other) == series_key(row):
+            return event
+    return None
 
 
 def _open_event(
     session: Session, row: SuspicionRow, culprit: str, alert: dict[str, Any] | None
 ) -> None:
-    known = session.scalar(select(EventRow).where(EventRow.suspicion == row.id))
-    if known is not None:
-        return
     state, now = first_state(culprit), datetime.now(UTC)
     event = EventRow(
         suspicion=row.id, state=state, unsent_alert=alert, opened_at=now, updated_at=now

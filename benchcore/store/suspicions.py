@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -36,7 +36,7 @@ from benchcore.store.series import (
     series_key,
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
-from benchcore.verdict.confirmation.event_states import BASELINES
+from benchcore.verdict.confirmation.event_states import BASELINES, OPEN
 from benchcore.verdict.history.conditions import (
     ConditionChange,
     Conditions,
@@ -49,6 +49,7 @@ from benchcore.verdict.history.matching import (
     StoredSuspicion,
     SuspicionUpdate,
     list_explained,
+    list_growing,
     reconcile,
 )
 from benchcore.verdict.history.modes import describe_modes
@@ -118,11 +119,12 @@ def _read_in_parts(engine: Engine, campaign: str | None) -> Iterator[list[Series
 
 @dataclass(frozen=True)
 class _Stored:
-    """Suspicions by series, and the day of the newest shift of each that a person has accepted as
-    the level to compare with."""
+    """Suspicions by series, the day of the newest shift of each that a person has accepted as the
+    level to compare with, and the suspicions whose event is open."""
 
     rows: Mapping[SeriesKey, Sequence[SuspicionRow]]
     baselines: Mapping[SeriesKey, int]
+    open: Collection[int]
 
     @classmethod
     def read(cls, session: Session, key: SeriesKey | None = None) -> _Stored:
@@ -135,7 +137,8 @@ class _Stored:
         for row in session.scalars(accepted.where(EventRow.state.in_(BASELINES))):
             day = row.since.date().toordinal()
             baselines[series_key(row)] = max(day, baselines.get(series_key(row), day))
-        return cls(rows, baselines)
+        is_open = EventRow.state.in_(OPEN)
+        return cls(rows, baselines, set(session.scalars(select(EventRow.suspicion).where(is_open))))
 
 
 def _list_updates(
@@ -144,10 +147,11 @@ def _list_updates(
     """What changes about a series' suspicions. What is undecided since before day `first` stays so:
     its history does not reach so far."""
     days = {night.duel_run: night.number for night in series.nights}
-    known = [_known(row, days) for row in stored.rows.get(series.key, ())]
+    rows = stored.rows.get(series.key, ())
+    known = [_known(row, days, is_open=row.id in stored.open) for row in rows]
     known = [each for each in known if each.state not in UNDECIDED or each.number >= first]
     baseline = stored.baselines.get(series.key)
-    found = suspect(series, baseline, history, list_explained(known))
+    found = suspect(series, baseline, history, list_explained(known), list_growing(known))
     return reconcile(found, known, series.nights[-1].number)
 
 
@@ -201,8 +205,9 @@ def _of_series(key: SeriesKey | None) -> Select[tuple[SuspicionRow]]:
     return query
 
 
-def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
+def _known(row: SuspicionRow, days: Mapping[str, int], *, is_open: bool) -> StoredSuspicion:
     before, after = days.get(row.before_run), days.get(row.after_run)
+    of_machine = (row.finding or {}).get("culprit") == "infrastructure"
     return StoredSuspicion(
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
@@ -211,6 +216,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,
         compared=None if before is None or after is None else (before, after),
+        may_grow=is_open and row.state == "confirmed" and (of_machine or row.trigger == "drift"),
     )
 
 

@@ -268,12 +268,18 @@ def _attribute(
         together = f"; with all its nights and no earlier one: {changes}" if changes else ""
         return "infrastructure", (
             f"{still}, but the ratio is still at the new level: "
-            f"{_format_change(level)} from the level before{together}"
+            f"{_format_change(level)} from the level before{_describe_steps(history)}{together}"
         )
     return "unknown", (
         f"{still}; whether the machine changed the ratio is open: "
         f"{_format_change(level)} from the level before"
     )
+
+
+def _describe_steps(history: HistoryLevels) -> str:
+    """`, in 2 steps: +4.9% on 2026-01-21 and +4.7% on 2026-01-25`; "" if it came in one."""
+    named = [f"{math.expm1(size):+.1%} on {at:%Y-%m-%d}" for at, size in history.steps]
+    return f", in {len(named)} steps: {' and '.join(named)}" if named else ""
 
 
 def _is_still(judged: Finding) -> bool:

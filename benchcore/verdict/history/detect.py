@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -45,7 +45,8 @@ _FAR_OFF = "the last night is far from the nights before it"
 class Shift:
     """A new level that begins at row `index`; levels are geometric means, in the values' unit.
 
-    `low` to `high` is the 95 % interval of `ratio`, after over before.
+    `low` to `high` is the 95 % interval of `ratio`, after over before. `steps` are the rows and
+    ratios of its stages, if it came in several.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Shift:
     ratio: float
     low: float
     high: float
+    steps: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +120,16 @@ def detect_shifts(
         series = _relearn(kept, series, change_points, degree)
         change_points, degree = _choose(series, smallest)
     change_points = keep_certain(series, change_points, degree)
+    steps = dict[int, tuple[tuple[int, float], ...]]()
     if len(change_points) > 1:
         level = series
         if degree:
             level = series.less(series.fit(change_points, degree=degree).curve)
-        change_points = join_jumps(level, change_points)
+        joined = join_jumps(level, change_points)
+        steps = _list_steps(level, change_points, joined, rows[kept.rows])
+        change_points = joined
     shifts = _describe(series, change_points, degree, centre, rows[kept.rows])
+    shifts = tuple(replace(each, steps=steps.get(each.index, ())) for each in shifts)
     drift = None
     if degree:
         curve = series.fit(change_points, degree=degree).curve
@@ -265,6 +271,26 @@ def _describe(
         )
         for place, level, size, half in zip(at, levels, sizes, halves, strict=True)
     )
+
+
+def _list_steps(
+    series: Whitened, change_points: Sequence[int], joined: Sequence[int], rows: np.ndarray
+) -> dict[int, tuple[tuple[int, float], ...]]:
+    """By the row of each joined change point: the rows and ratios of those one way that it took the
+    place of, if several."""
+    ends = np.array([0, *change_points, series.num_nights])
+    sizes = series.fit_jumps(ends[:-2], ends[2:], ends[1:-1]).size.tolist()
+    places = [0, *joined, series.num_nights]
+    found = dict[int, tuple[tuple[int, float], ...]]()
+    for before, at, after in zip(places, joined, places[2:], strict=False):
+        own = [
+            (int(rows[place]), size)
+            for place, size in zip(change_points, sizes, strict=True)
+            if before < place < after and place not in set(joined) - {at}
+        ]
+        if len(own) > 1 and len({size > 0 for _, size in own}) == 1:
+            found[int(rows[at])] = tuple((row, _exp(size)) for row, size in own)
+    return found
 
 
 def _find_edge(

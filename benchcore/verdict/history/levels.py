@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from itertools import pairwise
 
 import numpy as np
@@ -52,7 +53,8 @@ class HistoryLevels:
     `correlation` is that of neighbouring nights. `since` holds the nights from the change on with
     the new environments, and the last one. `longest_spell` is for how many nights the series was
     near the new level before, `known` in how many it certainly was at it (0 = the level is new).
-    `changes` are the conditions that divide the nights before from those since. `noun` names the
+    `changes` are the conditions that divide the nights before from those since. `steps` are the
+    dates and log ratios of the stages in which the change came, if several. `noun` names the
     metric, and `scale` is that of its series.
     """
 
@@ -68,6 +70,7 @@ class HistoryLevels:
     longest_spell: int = 0
     known: int = 0
     changes: tuple[ConditionChange, ...] = ()
+    steps: tuple[tuple[date, float], ...] = ()
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
 
@@ -127,11 +130,15 @@ def measure_levels(
         first = max((each for each in shifts if each <= before), default=0)
         begin, end = since, min((each for each in shifts if each > after), default=len(logs))
         old, new = logs[first : before + 1], logs[after:end]
+    steps = _list_steps(series, found, range(before + 1, end))
     middle, changed, own, earlier = measure_level(old), logs[begin:end], 0.0, logs[:since]
+    if steps:  # nights between two of them were at neither level
+        earlier = logs[: before + 1]
     if nights.trigger == "bridge":  # it is taken from the nights since
         own = series.nights[after].bridged - series.nights[before].bridged
         earlier = earlier + _take_bridges_out(series, before)[:since]
-    levels = np.split(logs, shifts)
+    stages = {row for shift in found.shifts for row, _ in shift.steps}
+    levels = np.split(logs, sorted({*shifts, *stages}))
     residuals = np.concatenate([each - np.median(each) for each in levels])
     if nights.trigger == "drift":  # it makes neighbouring nights similar
         curve = np.polynomial.Legendre.fit(series.numbers, residuals, _DRIFT_DEGREE)
@@ -154,10 +161,21 @@ def measure_levels(
             earlier, middle, float(np.median(changed)) + own, series.list_releases()
         ),
         changes=_list_changes(series, range(first, before + 1), range(after, end)),
+        steps=steps,
         scale=series.scale,
     )
     moved = replace(found_levels, after=found_levels.after + own)
     return replace(found_levels, known=find_known_level(earlier, moved))
+
+
+def _list_steps(series: Series, found: Detection, nights: range) -> tuple[tuple[date, float], ...]:
+    """The stages of the shift that begins within these nights, if it has several, and all are."""
+    for shift in found.shifts:
+        if shift.steps and all(row in nights for row, _ in shift.steps):
+            return tuple(
+                (series.nights[row].at.date(), math.log(size)) for row, size in shift.steps
+            )
+    return ()
 
 
 def is_held(before: Night, after: Night) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchcore.verdict.history.growth import OpenChange
 from benchcore.verdict.history.suspicions import Suspicion, Trigger
 from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS
 
@@ -26,7 +27,8 @@ class StoredSuspicion:
     """A stored suspicion: since which day, in which direction, and its answer.
 
     `answered` is the day of the answer, or of its end; None = open, or not known. `compared` are
-    the days of its nights before and after; None = they no longer count.
+    the days of its nights before and after; None = they no longer count. `may_grow`: it is
+    confirmed, its event is open, and its level may move further by the same cause.
     """
 
     id: int
@@ -36,6 +38,7 @@ class StoredSuspicion:
     state: State
     answered: int | None = None
     compared: tuple[int, int] | None = None
+    may_grow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,8 @@ def reconcile(
     show is open again. A confirmed one explains every later trace of it.
     """
     left = list(known)
-    matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
+    grown_first = sorted(enumerate(found), key=lambda each: each[1].grows is None)
+    matches = {number: _take(left, each, _is_same) for number, each in grown_first}
     for number, each in enumerate(found):
         matches[number] = matches[number] or _take(left, each, _is_trace)
     changes: list[SuspicionUpdate] = []
@@ -102,7 +106,23 @@ def list_explained(known: Iterable[StoredSuspicion]) -> list[tuple[int, int]]:
     ]
 
 
+def list_growing(known: Iterable[StoredSuspicion]) -> list[OpenChange]:
+    """The confirmed changes that may go on, for `suspect`."""
+    return [
+        OpenChange(
+            before=each.compared[0],
+            after=each.compared[1],
+            ratio=each.ratio,
+            anchor=each.number if each.trigger == "drift" else None,
+        )
+        for each in known
+        if each.may_grow and each.compared is not None
+    ]
+
+
 def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
+    if found.grows is not None and known.state == "confirmed":
+        return known.compared is not None and known.compared[1] > found.grows
     if _has_later_release(found, known) or _goes_on(found, known):
         return False
     later = known.number - found.since.number
@@ -129,7 +149,8 @@ def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
     """Whether a confirmed shift explains a drift since a night before it."""
     same_way = (found.ratio > 1) == (known.ratio > 1)
     is_later = known.number >= found.since.number
-    return found.trigger == "drift" and known.state == "confirmed" and same_way and is_later
+    is_drift = found.trigger == "drift" and found.grows is None
+    return is_drift and known.state == "confirmed" and same_way and is_later
 
 
 def _goes_on(found: Suspicion, known: StoredSuspicion) -> bool:

@@ -15,7 +15,8 @@ from benchcore.verdict.history.conditions import (
     describe_changes,
     find_new_conditions,
 )
-from benchcore.verdict.history.detect import Detection, detect_series
+from benchcore.verdict.history.detect import Detection, Shift, detect_series
+from benchcore.verdict.history.growth import Growth, OpenChange, find_drift, find_step
 from benchcore.verdict.history.levels import measure_spread
 from benchcore.verdict.history.series import METHOD_CONDITION, STEP_TIME, Night, Series
 from benchcore.verdict.history.thresholds import (
@@ -41,7 +42,7 @@ a lasting condition that moved two environments which stayed the same."""
 class Suspicion:
     """The series is at a new level from night `since` on, `ratio` times the old one; `low` to
     `high` is its 95 % interval, if there is one. `before` is certainly at the old level, `after` at
-    the new one."""
+    the new one. `grows` is the day to which it was confirmed before, if it goes on."""
 
     trigger: Trigger
     before: Night
@@ -51,6 +52,7 @@ class Suspicion:
     low: float | None = None
     high: float | None = None
     reason: str
+    grows: int | None = None
 
 
 def suspect(
@@ -58,6 +60,7 @@ def suspect(
     baseline: int | None = None,
     found: Detection | None = None,
     explained: Sequence[tuple[int, int]] = (),
+    growing: Sequence[OpenChange] = (),
 ) -> tuple[Suspicion, ...]:
     """Suspect shifts and edges of a series' history, versions and conditions that came with a
     change, and drift, in the order of nights. A reason names the conditions that changed with it.
@@ -66,26 +69,11 @@ def suspect(
     again. None = the first night. `found` is the result of `detect_series`, if already known.
     `explained` are the days that confirmed suspicions compared, before and after: a release
     between them is not suspected again. Drift is only suspected since the last of them, and without
-    another suspicion since then.
+    another suspicion since then. Of these changes the ones that are `growing` may go on: such a
+    suspicion compares the nights before the change with the last ones.
     """
     found = found or detect_series(series)
-    lasting = len(series.nights) - LASTING_NIGHTS
-    suspicions = [
-        replace(
-            _place(
-                series,
-                each.index,
-                "shift" if each.index <= lasting else "edge",
-                each.ratio,
-                "the nights are at a new level",
-            ),
-            before=series.nights[max(0, each.index - 1 - UNSURE_NIGHTS)],
-            after=series.nights[min(len(series.nights) - 1, each.index + UNSURE_NIGHTS)],
-            low=each.low,
-            high=each.high,
-        )
-        for each in found.shifts
-    ]
+    suspicions = [_suspect_shift(series, each) for each in found.shifts]
     suspicions += [
         _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
     ]
@@ -105,11 +93,48 @@ def suspect(
         ]
     confirmed = max((after for _, after in explained), default=0)
     if all(each.since.number <= confirmed + SAME_SHIFT_NIGHTS for each in suspicions):
-        suspicions += _suspect_drift(series, baseline, explained)
+        suspicions += _suspect_drift(series, baseline, explained, growing)
+    suspicions += _suspect_steps(series, found, growing)
     suspicions += _suspect_bridges(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
     suspicions = [_add_conditions(series, each, conditions) for each in suspicions]
     return tuple(sorted(suspicions, key=lambda each: each.since.number))
+
+
+def _suspect_shift(series: Series, shift: Shift) -> Suspicion:
+    """A shift, or an edge while it is too new; all steps that it came in lie between its nights."""
+    is_lasting = shift.index <= len(series.nights) - LASTING_NIGHTS
+    trigger, reason = "shift" if is_lasting else "edge", "the nights are at a new level"
+    placed = _place(series, shift.index, trigger, shift.ratio, reason)
+    rows = [shift.index, *(row for row, _ in shift.steps)]
+    return replace(
+        placed,
+        before=series.nights[max(0, min(rows) - 1 - UNSURE_NIGHTS)],
+        after=series.nights[min(len(series.nights) - 1, max(rows) + UNSURE_NIGHTS)],
+        low=shift.low,
+        high=shift.high,
+    )
+
+
+def _suspect_steps(
+    series: Series, found: Detection, growing: Sequence[OpenChange]
+) -> list[Suspicion]:
+    grown = [find_step(series, each, growing) for each in found.shifts if each.steps]
+    return [_place_growth(series, each, "shift", "shifted") for each in grown if each]
+
+
+def _place_growth(series: Series, grown: Growth, trigger: Trigger, verb: str) -> Suspicion:
+    confirmed = next(n for n in series.nights if n.number >= grown.of.after)
+    reason = f"the level {verb} by {grown.later - 1:+.1%} since the confirmed change of "
+    reason += f"{confirmed.at:%Y-%m-%d}: {grown.ratio - 1:+.1%} in all"
+    placed = _place(series, max(1, grown.since), trigger, grown.ratio, reason)
+    return replace(
+        placed,
+        before=series.nights[grown.before],
+        since=series.nights[grown.since],
+        after=series.nights[grown.after],
+        grows=grown.of.after,
+    )
 
 
 def _is_counted(series: Series, found: Suspicion) -> bool:
@@ -260,7 +285,10 @@ def _suspect_changes(
 
 
 def _suspect_drift(
-    series: Series, baseline: int | None, explained: Sequence[tuple[int, int]]
+    series: Series,
+    baseline: int | None,
+    explained: Sequence[tuple[int, int]],
+    growing: Sequence[OpenChange],
 ) -> list[Suspicion]:
     """Compare the last nights with an anchor, which stays in place however slowly the level drifts:
     the baseline or the last confirmed change, a year ago, or the last release. Reports the largest
@@ -285,6 +313,9 @@ def _suspect_drift(
     move, index, anchor = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
     if abs(move) < series.scale.drift:
         return []
+    ends = [each for each in growing if each.after == confirmed and name != "its baseline"]
+    if grown := find_drift(series, math.exp(move), ends):
+        return [_place_growth(series, grown, "drift", "drifted")]
     drifted = Suspicion(
         trigger="drift",
         before=series.nights[index],

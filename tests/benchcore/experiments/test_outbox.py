@@ -293,3 +293,17 @@ def test_what_is_fixed_is_one_message_per_cause_and_not_joined_with_what_changed
     assert set(PAYLOAD) < fixed.keys() and fixed["again"] is None
     assert queue(alerts, []) == []
     assert [each["events"] for each in queue([_fixed(each) for each in alerts], [])] == [[2]]
+
+
+def test_an_event_that_grew_sends_each_growth_once(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """It is known by its suspicion: its event had an alert before, and may grow again."""
+    queue([_event("a", 1.1, None)], [])
+    sent = list[str]()
+    for suspicion in (2, 2, 3):
+        alert = _event("a", 1.2, None)
+        alert["details"] |= {"suspicion": suspicion, "state": "grown"}
+        sent += [f"{each['key']}: {each['text']}" for each in queue([alert], [])]
+    text = "Event 1 grew: a is 1.2 times as slow."
+    assert sent == [f"grown-2: {text}", f"grown-3: {text}"]

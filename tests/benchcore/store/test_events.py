@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -274,6 +275,37 @@ def test_what_a_person_opened_again_does_not_close_itself_again(recovered: Engin
     refresh_suspicions(recovered)
     assert [each["state"] for each in list_events(recovered)] == ["investigating"]
     assert list_unsent(recovered) == {}
+
+
+@pytest.mark.parametrize(("culprit", "num_events"), [("infrastructure", 1), ("a", 2)])
+def test_an_event_of_the_machine_grows_with_a_second_step_of_it(
+    state: State, engine: Engine, culprit: str, num_events: int
+) -> None:
+    """A step of another cause is an event of its own."""
+    nights = np.arange(40)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 40) + 0.05 * (nights >= 20)
+    logs += 0.05 * (nights >= 24)
+    documents = make_history(logs.tolist())
+    store_history(engine, state, documents[:23])
+    refresh_suspicions(engine)
+    alert: dict[str, Any] = {"text": "It is slower.", "details": {"suspicion": 1, "size": 0.05}}
+    store_finding(engine, 1, _found(culprit="infrastructure"), names=NAMES, alert=alert)
+    record_sent(engine, 1)
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    for each in choose_suspicions(engine):
+        alert["details"] = {"suspicion": each, "size": 0.1}
+        store_finding(engine, each, _found(culprit=culprit), names=NAMES, alert=alert)
+        refresh_suspicions(engine)
+    assert choose_suspicions(engine) == []
+    first = list_events(engine)[-1]
+    assert len(list_events(engine)) == num_events
+    if num_events == 1:
+        assert (first["suspicion"], first["since"]) == (2, "2026-01-25")
+        assert list_unsent(engine)[1]["details"]["state"] == "grown"
+        last = show_event(engine, 1)["history"][-1]
+        assert (last["old"], last["new"], last["who"]) == (*2 * ("infrastructure",), "deadheat")
+        assert last["note"].startswith("it grew: the level shifted by +")
 
 
 def test_two_changes_of_one_night_that_cancel_are_not_gone(state: State, engine: Engine) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,12 @@ def test_a_lasting_level_names_the_node_that_came_with_it() -> None:
     assert found.reason.endswith("; with all its nights and no earlier one: node n1 to n2")
     alone = _decide(_starts(level=0.26), levels=MOVED)
     assert "earlier one" not in alone.reason
+
+
+def test_a_lasting_level_names_the_steps_in_which_it_came() -> None:
+    steps = ((date(2026, 1, 21), 0.04), (date(2026, 1, 25), 0.02))
+    found = _decide(_starts(level=0.26), levels=replace(MOVED, steps=steps))
+    assert found.reason.endswith(", in 2 steps: +4.1% on 2026-01-21 and +2.0% on 2026-01-25")
 
 
 def test_a_return_to_a_level_of_before_is_refuted() -> None:

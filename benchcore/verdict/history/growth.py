@@ -1,0 +1,84 @@
+"""Confirmed changes that go on: their level moves further the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchcore.verdict.history.detect import Shift
+from benchcore.verdict.history.series import Series
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS, LEVEL_NIGHTS, UNSURE_NIGHTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenChange:
+    """A confirmed change whose event is open and that may go on: the days that it compared, its new
+    level over the old one, and the day of the anchor that it was measured from if it is a drift."""
+
+    before: int
+    after: int
+    ratio: float
+    anchor: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A change as a whole, from the nights before it on: the rows of the nights to compare, and the
+    new level over the old one, in all and since it was confirmed."""
+
+    before: int
+    since: int
+    after: int
+    ratio: float
+    later: float
+    of: OpenChange
+
+
+def find_step(series: Series, shift: Shift, changes: Sequence[OpenChange]) -> Growth | None:
+    """The whole of a shift in several steps of which one came after it was confirmed, once that has
+    lasted."""
+    rows = {night.number: row for row, night in enumerate(series.nights)}
+    for each in changes:
+        before, after = rows.get(each.before), rows.get(each.after)
+        if before is None or after is None or (shift.ratio > 1) != (each.ratio > 1):
+            continue
+        known = [step for step in shift.steps if before < step[0] <= after]
+        later = [step for step in shift.steps if step[0] > after]
+        last = len(series.nights) - LASTING_NIGHTS
+        if known and later and later[-1][0] <= last:
+            return Growth(
+                before=before,
+                since=later[-1][0],
+                after=min(len(series.nights) - 1, later[-1][0] + UNSURE_NIGHTS),
+                ratio=math.prod(size for _, size in shift.steps),
+                later=math.prod(size for _, size in later),
+                of=each,
+            )
+    return None
+
+
+def find_drift(series: Series, later: float, changes: Sequence[OpenChange]) -> Growth | None:
+    """The whole of a change that a drift of `later` goes on from, the last of these."""
+    change = max(changes, key=lambda each: each.after, default=None)
+    rows = {night.number: row for row, night in enumerate(series.nights)}
+    if change is None or change.before not in rows or (later > 1) != (change.ratio > 1):
+        return None
+    before = rows[change.before]
+    since = max(0, before + 1 - LEVEL_NIGHTS)
+    if change.anchor is not None:
+        since = rows.get(change.anchor, before)
+    logs = np.log(series.values)
+    move = float(np.median(logs[-LEVEL_NIGHTS:]) - np.median(logs[since:][:LEVEL_NIGHTS]))
+    if move * math.log(later) <= 0:
+        return None
+    return Growth(
+        before=before,
+        since=since,
+        after=len(logs) - 1,
+        ratio=math.exp(move),
+        later=later,
+        of=change,
+    )
