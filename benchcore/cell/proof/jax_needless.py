@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from operator import add, mul, sub
 from typing import Any
 
+from benchcore.cell.explain.jax_products import list_inner
+from benchcore.cell.proof.manifest import walk_equations
 from benchcore.cell.proof.needless import (
     CHOOSING,
     MOST_ELEMENTS,
@@ -28,13 +30,18 @@ _INLINED = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "checkpoint": "jaxpr",
     "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_vmap_call": "call",
 }
 """Calls within a program, by name: the parameter that has their jaxpr."""
 _SAME = ("reshape", "squeeze", "expand_dims", "copy", "sharding_constraint", "stop_gradient")
 """What leaves the numbers of an array in their order."""
 _FREE = (*_SAME, "broadcast_in_dim", "iota", "transpose", "slice", "rev")
 """What XLA makes part of other operations."""
-_FENCES = ("optimization_barrier", "callback", "infeed", "outfeed")
+_FENCES = ("optimization_barrier", "callback", "infeed", "outfeed", "hi_primitive", "ffi_call")
+_CHECKPOINTS = ("checkpoint", "remat")
+_WITH_INNER = ("cond", "pallas", "reduce", "scan", "scatter", "select_and", "sort", "while")
+"""How the names of other operations begin that have programs within."""
 _FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _MOST_BYTES = 1 << 30
 _LONGEST = 2000
@@ -167,12 +174,11 @@ class _Tracing:
         self, equation: Any, values: Sequence[_Value], program: int, *, alone: bool
     ) -> list[_Value]:
         name, params = equation.primitive.name, equation.params
+        self.unusual += filter(None, map(_describe_unusual, _walk(equation, name not in _INLINED)))
         if name in _INLINED and _INLINED[name] in params:
             inner = params[_INLINED[name]]
             consts = [self._add(each) for each in getattr(inner, "consts", ())]
             return self._evaluate(inner, consts, values, program)
-        if any(each in name for each in _FENCES):
-            self.unusual.append(name)
         bound = equation.primitive.get_bind_params(params)  # a pair until JAX 0.10
         before, given = bound if isinstance(bound, tuple) else ((), bound)
         found = equation.primitive.bind(*before, *(each.array for each in values), **given)
@@ -244,6 +250,26 @@ def _fold(name: str, values: Sequence[_Value]) -> float | None:
 
 
 _FOLDED: Mapping[str, Callable[..., float]] = {"add": add, "sub": sub, "mul": mul}
+
+
+def _walk(equation: Any, inside: bool) -> Iterator[Any]:
+    """An equation, and those `inside` it, which are not evaluated one by one."""
+    yield equation
+    for jaxpr in list_inner(equation) if inside else ():
+        yield from walk_equations(jaxpr)
+
+
+def _describe_unusual(equation: Any) -> str:
+    """A fence by its name, or what hides its work. In a gradient JAX puts fences around what
+    `jax.checkpoint` computes once more, so that XLA can't use the earlier results."""
+    name, params = equation.primitive.name, equation.params
+    is_again = name.startswith(_CHECKPOINTS) and params.get("differentiated")
+    if is_again and params.get("prevent_cse", True):
+        return f"{name}, which computes once more what was there"
+    hides = name not in _INLINED and not name.startswith(_WITH_INNER)
+    if hides and any(list_inner(equation)):
+        return f"{name}, whose work can't be followed"
+    return name if any(each in name for each in _FENCES) else ""
 
 
 def _find_unchanged(

@@ -15,14 +15,20 @@ _REPLACING = ("copy_", "fill_", "zero_")
 """What writes in place without the number that stood there."""
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
 """Modules that call the autograd engine."""
+_DISPATCHING = ("torch._compile", "torch._dynamo", "torch.utils._python_dispatch")
+"""Modules through which torch calls us."""
 _WIDE = ("float64", "complex128")
+_LIBRARIES = ("aten", "c10d", "_c10d_functional", "mkldnn", "prims", "profiler")
+"""Whose operators show what they do; not those of a program's own, but for one of ours."""
+_OURS = "deadheat::rms_norm_linear"
 _CHUNK = 1 << 22
 """Elements that are numbered at a time."""
 
 
 def record(torch: Any, step: Callable[[], object]) -> Recorded:
     """The operations of one step. Those of one call from Python belong together, and those that
-    the autograd engine chooses are all taken for one; those of hooks are not. Raises
+    the autograd engine chooses are all taken for one; those of Python functions that it calls are
+    not. Raises
     TooLargeError."""
     recording = _Recording(torch)
     calls: list[object] = []
@@ -67,7 +73,9 @@ class _Recording:
 
     def run(self, func: Any, args: Any, kwargs: Any, call: object) -> Any:
         """Run and record an operation that torch dispatches."""
-        name = func._schema.name.partition("::")[2]
+        library, _, name = func._schema.name.partition("::")
+        if library not in _LIBRARIES and func._schema.name != _OURS:
+            self._unusual.append(f"{func._schema.name}, an operator of its own")
         read = self._list_tensors((args, kwargs))
         before = [self._number(each) for each in read]
         out = func(*args, **kwargs)
@@ -166,9 +174,8 @@ def _describe_layout(tensor: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _is_of_engine(frame: Any) -> bool:
-    """Whether no Python function of a hook stands between the engine and the operation."""
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("torch."):
-        if frame.f_globals["__name__"] in _ENGINE:
-            return True
+    """Whether no Python function stands between the engine and the operation, such as a hook's, or
+    one of `torch.utils.checkpoint` that computes again."""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_DISPATCHING):
         frame = frame.f_back
-    return frame is None
+    return frame is None or frame.f_globals.get("__name__") in _ENGINE

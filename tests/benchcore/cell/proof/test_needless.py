@@ -94,6 +94,7 @@ def test_a_step_whose_values_cannot_be_followed_names_the_reason() -> None:
 _JAX = """
 import json
 import jax, jax.numpy as jnp
+from jax.custom_derivatives import linear_call
 from benchcore.cell.proof import jax_needless
 from benchcore.cell.proof.jax_needless import record
 from benchcore.cell.proof.needless import TooLargeError, describe_needless
@@ -104,6 +105,10 @@ def forward(x, w):
     return jax.nn.relu(x @ w + 1.0)
 def loss(w, x):
     return jnp.square(forward(x, w)).mean()
+@jax.custom_batching.custom_vmap
+def hidden(x):
+    return -(-x)
+hidden.def_vmap(lambda size, are_batched, x: (hidden(x), True))
 plain = jax.jit(forward)
 steps = {
     "plain": lambda: plain(x, w),
@@ -118,7 +123,12 @@ steps = {
     "copied first": lambda: plain(x + 0, w),
     "not compiled": lambda: forward(x, w),
     "fence": lambda: jax.jit(lambda x: jnp.sin(jax.lax.optimization_barrier(jnp.cos(x))))(x),
-    "checkpoint": lambda: jax.jit(jax.grad(jax.checkpoint(loss)))(w, x),
+    "checkpoint": lambda: jax.jit(jax.checkpoint(loss))(w, x),
+    "checkpoint for XLA": lambda: jax.jit(jax.grad(jax.checkpoint(loss, prevent_cse=False)))(w, x),
+    "computed again": lambda: jax.jit(jax.grad(jax.checkpoint(loss)))(w, x),
+    "hidden": lambda: jax.jit(lambda x, w: hidden(forward(x, w)))(x, w),
+    "linear": lambda: jax.jit(lambda x: linear_call(
+        lambda _, x: -(-x), lambda _, x: x, (), jnp.sin(x)))(x),
     "loop": lambda: jax.jit(lambda x: jax.lax.scan(lambda s, _: (s @ w, None), x, length=3)[0])(x),
     "uniform": lambda: jax.jit(lambda key: jax.random.uniform(key, (8, 32)))(jax.random.key(0)),
     "folded": lambda: jax.jit(lambda x: jnp.full_like(x, 2.0) * 0.5 * jnp.sin(x))(x),
@@ -141,6 +151,7 @@ _TORCH = """
 import json
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from benchcore.cell.proof import torch_needless
 from benchcore.cell.proof.torch_needless import record
 from benchcore.cell.proof.needless import TooLargeError, describe_needless
@@ -169,6 +180,14 @@ def write_beside():
     with torch.no_grad():
         mirror.copy_(w)
     return trained
+def train_again():
+    w.grad = None
+    loss = checkpoint(torch.relu, x @ w + 1.0, use_reentrant=True).square().mean()
+    loss.backward()
+    return loss.detach(), w.grad
+@torch.library.custom_op("test::hidden", mutates_args=())
+def hidden(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 0 + x
 def infer(step):
     def run():
         with torch.inference_mode():
@@ -191,6 +210,8 @@ steps = {
     "equal counters": count,
     "mirrored weights": write_beside,
     "copied gradient": lambda: (train(), w.grad.clone())[0],
+    "computed again": train_again,
+    "hidden": infer(lambda: hidden(forward(x))),
 }
 found = {name: describe_needless(lambda: record(torch, step)) for name, step in steps.items()}
 torch_needless.MOST_ELEMENTS = 10
@@ -221,7 +242,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     found = _run(framework_python("jax"), _JAX, tmp_path)
     fair = (
         *("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop"),
-        *("identities", "eager", "uniform", "folded"),
+        *("checkpoint for XLA", "computed again", "identities", "eager", "uniform", "folded"),
     )
     assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
     names = {name: each["names"] for name, each in found.items() if name not in fair}
@@ -231,6 +252,8 @@ def test_needless_work_of_jaxs_steps_is_found(
         "not folded": ["add", "cos", "div", "mul"],
         "times zero": ["add", "mul", "sin"],
         "there and back": ["neg"],
+        "hidden": ["neg"],
+        "linear": ["linear_call"],
         "unused program": ["add", "dot_general", "neg"],
         "same program": ["add", "dot_general"],
         "copied first": [],
@@ -240,7 +263,10 @@ def test_needless_work_of_jaxs_steps_is_found(
     unusual = {name: each["unusual"] for name, each in found.items() if each["unusual"]}
     assert unusual.pop("fence") == ["optimization_barrier"]
     assert "dot_general outside of a compiled program" in unusual.pop("not compiled")
+    (again,) = unusual.pop("computed again")
+    assert again.endswith(", which computes once more what was there")
     assert unusual == {
+        "linear": ["linear_call, whose work can't be followed"],
         "unused program": ["a needless program", "neg outside of a compiled program"],
         "same program": ["a needless program"],
         "copied first": ["a needless program"],
@@ -269,7 +295,10 @@ def test_needless_work_of_torchs_steps_is_found(
         "in a hook": ["mul"],
         "mirrored weights": ["copy_"],
         "copied gradient": ["clone"],
+        "computed again": ["relu"],
+        "hidden": ["hidden"],
     }
     assert {name: each["unusual"] for name, each in found.items() if each["unusual"]} == {
-        "wide": ["mean in float64", "to in float64"]
+        "wide": ["mean in float64", "to in float64"],
+        "hidden": ["test::hidden, an operator of its own"],
     }
