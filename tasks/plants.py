@@ -45,7 +45,6 @@ NEEDLESS = ("of its work needlessly", "does what no step needs")
 """Parts of the reasons that come from following values, which takes JAX a second compilation: only
 duels with a plant that needs it do so."""
 _FOLLOW = "find_needless if self._num_devices == 1 else None"
-_MODES = {"jax": "jit", "torch": "none"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +67,18 @@ class Plant:
     """Whether the project's tests run it, too: each case takes them half a minute."""
     starts: int = 1
     """Of its duel: 2 for what is unfair in a later start only."""
+    compile: str = "none"
+    """The compile mode of the PyTorch sides in its duel."""
 
     @property
     def duel(self) -> tuple[str, str]:
-        """Plants of one duel, with as many starts, run in it together."""
+        """Plants of one duel, with as many starts and one compile mode, run in it together."""
         return self.workload, self.case
+
+    @property
+    def kind(self) -> tuple[int, str]:
+        """Plants of one duel that differ in it run in several."""
+        return self.starts, self.compile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +120,7 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
             f"wanted a file of unfair sides, got {path} ({error}); run this in a checkout of the "
             "project, or name a file like tests/plants/plants.toml"
         ) from error
-    return sorted(plants, key=lambda plant: (plant.duel, plant.starts))
+    return sorted(plants, key=lambda plant: (plant.duel, plant.kind))
 
 
 def provision_sides(
@@ -137,12 +143,11 @@ def run_plants(
     report: Report,
 ) -> Iterator[Outcome]:
     """Run every plant beside both fair sides, in duels of their own state under `folder`."""
-    groups = groupby(plants, lambda plant: (plant.duel, plant.starts))
-    for index, ((duel, starts), members) in enumerate(groups):
+    groups = groupby(plants, lambda plant: (plant.duel, plant.kind))
+    for index, ((duel, _), members) in enumerate(groups):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
         report(f"measuring {' '.join(duel)}; unfair sides: {len(named)}")
-        limits = dataclasses.replace(_LIMITS, starts=starts)
-        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}", limits)
+        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}")
 
 
 def _run_duel(
@@ -151,13 +156,14 @@ def _run_duel(
     plants: Mapping[str, Plant],
     environments: Mapping[str, EnvironmentRecord],
     folder: Path,
-    limits: DuelLimits,
 ) -> list[Outcome]:
     state = open_state(folder)
-    snapshot = _plant(state, plants, _list_imports(duel, environments))
-    right = [_contender(f"right-{each}", each, environments) for each in environments]
+    starts, mode = next(iter(plants.values())).kind
+    modes = {"jax": "jit", "torch": mode}
+    snapshot = _plant(state, plants, _list_imports(duel, environments, mode))
+    right = [_contender(f"right-{each}", each, environments, modes) for each in environments]
     wrong = [
-        _contender(name, plant.framework, environments, plant=name)
+        _contender(name, plant.framework, environments, modes, plant=name)
         for name, plant in plants.items()
     ]
     order = DuelOrder(
@@ -171,7 +177,7 @@ def _run_duel(
         track="default",
         device="cpu",
         seed=7,
-        limits=limits.fill_in(),
+        limits=dataclasses.replace(_LIMITS, starts=starts).fill_in(),
         harness_version="plants",
         snapshot=hash_inside(),
         site="local",
@@ -222,7 +228,11 @@ def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
 
 
 def _contender(
-    name: str, framework: str, environments: Mapping[str, EnvironmentRecord], **more: str
+    name: str,
+    framework: str,
+    environments: Mapping[str, EnvironmentRecord],
+    modes: Mapping[str, str],
+    **more: str,
 ) -> ContenderOrder:
     record = environments[framework]
     return ContenderOrder(
@@ -231,7 +241,7 @@ def _contender(
         role="newest",
         framework=framework,  # type: ignore[arg-type]
         version=record.packages[framework],
-        settings={"compile": _MODES[framework], **more},
+        settings={"compile": modes[framework], **more},
         environment=record,
         environment_failure=None,
     )
@@ -287,14 +297,15 @@ def _build_planted(build, order, case, arrays):
 
 
 def _list_imports(
-    duel: tuple[str, str], environments: Mapping[str, EnvironmentRecord]
+    duel: tuple[str, str], environments: Mapping[str, EnvironmentRecord], mode: str
 ) -> dict[str, list[str]]:
     """By interpreter what every contender of a framework imports: its side of the workload, and
-    what torch's optimisers add."""
+    what torch's optimisers and compiler add."""
     workload, case = duel
+    needs_compiler = "train" in case or mode != "none"
     return {
         record.python: [f"benchcore.workloads.{workload}.in_{framework}"]
-        + ["torch._dynamo"] * (framework == "torch" and "train" in case)
+        + ["torch._dynamo"] * (framework == "torch" and needs_compiler)
         for framework, record in environments.items()
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
-from benchcore.cell.measure.timing import Step, Synchronise
+from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
@@ -71,6 +71,11 @@ class BoundProgram:
     def inputs(self) -> Any:
         """The first set of inputs on the device."""
         return self.rotation.buffers[0]
+
+    @property
+    def num_shapes(self) -> int:
+        """How many shapes of inputs one step takes, each of which may be compiled for itself."""
+        return len(getattr(self._case, "lengths", ())) or 1
 
     def settle(self, synchronise: Synchronise) -> Step:
         """The step, some steps after the known start: values that were zero or one have moved."""
@@ -150,7 +155,7 @@ class BoundProgram:
                     self._moved = left_behind.share_moved(initial, after_first)
                 initial = {}  # as large as the program
         program.reset(arrays.params)
-        last = _Last(self._step_on(Rotation(buffers)))
+        last = Last(self._step_on(Rotation(buffers)))
         timing.run_steps(last.step, num_steps, 1, release, synchronise)
         returned = Returned(last.outputs, arrays) if self._is_alone else None
         outputs.append(program.read(last.outputs))
@@ -216,7 +221,7 @@ class BoundProgram:
             number = freshness.choose_number(start.inputs, fewest, steps)
             buffers = [program.place(next(fresh)) for _ in range(number)]
             synchronise(buffers)
-            last = _Last(self._step_on(Rotation(buffers)))
+            last = Last(self._step_on(Rotation(buffers)))
             run_steps(number, last.step)
             found = program.read(last.outputs)
             program.reset(start.params)
@@ -271,7 +276,7 @@ class BoundProgram:
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
         self.rotation.take()  # whose turn it is does not follow from the number of steps
-        last = _Last(self.step)
+        last = Last(self.step)
         run_steps(last.step)
         if self._at_start:
             left_behind.check_moved(self._at_start, self.program.state())
@@ -385,15 +390,3 @@ class BoundProgram:
 class _Left(NamedTuple):
     state: State
     outputs: ByName
-
-
-class _Last:
-    """Keeps the outputs of the newest step."""
-
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self.outputs: object = None
-
-    def step(self) -> object:
-        self.outputs = self._step()
-        return self.outputs

@@ -15,10 +15,11 @@ from benchcore.cell.explain.products import MOST_COUNTED, Asked, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.compiler_trials import inductors_own_folder
+from benchcore.cell.measure.dynamo_counters import count_cache_hits, read_seconds
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import torch_needless, torch_watch
+from benchcore.cell.proof import torch_compiler, torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.given import Taken
 from benchcore.cell.proof.manifest import join_readings
@@ -49,6 +50,9 @@ _AMPERE = (8, 0)
 
 class TorchRuntime:
     """torch on one device; for several, each has a process."""
+
+    def __init__(self) -> None:
+        self._compiler = torch_compiler.CompilerSettings()
 
     def import_framework(self) -> None:
         """Import torch."""
@@ -88,6 +92,7 @@ class TorchRuntime:
         self._place = place
         self._refuse_missing(device, precision)
         self._precision, self._mode = precision, settings.get("compile", "none")
+        self._compiles = self._mode != "none" or settings.get("optimizer") == "compiled"
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
         self._choose_attention(settings.get("attention", "usual"))
         torch.set_num_threads(max(1, threads // place.size))
@@ -168,12 +173,15 @@ class TorchRuntime:
             self._torch.cuda.synchronize(self._device)
 
     def try_compiler(self) -> None:
-        """Inductor's trials of vector instructions; before torch 2.5 compilations contain them."""
+        """Inductor's trials of vector instructions; before torch 2.5 compilations contain them.
+        From now on its settings are watched."""
         if self._device.type == "cpu" and self._mode != "none":
             with suppress(ImportError), inductors_own_folder():
                 from torch._inductor import cpu_vec_isa
 
                 cpu_vec_isa.valid_vec_isa_list()
+        if self._compiles:
+            self._compiler.watch(self._mode)
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`torch.matmul` and `conv2d`, cast or under autocast as in the case."""
@@ -203,19 +211,8 @@ class TorchRuntime:
         """A CUDA stream runs in order, so waiting for these would drain it."""
 
     def compile_seconds(self) -> dict[str, float | None]:
-        """Dynamo's own clock: `trace` is its front end, `compile` the back end.
-
-        The back end runs within a frame's compilation, except for a backward pass, which is
-        compiled when it is first needed.
-        """
-        dynamo = self._dynamo()
-        if dynamo is None or not self.num_compilations():
-            return {"trace": None, "lower": None, "compile": None}
-        spent = dynamo.utils.calculate_time_spent()
-        within = spent.get("backend_compile", 0.0)
-        trace = spent.get("entire_frame_compile", 0.0) - within
-        backward = spent.get("entire_backward_compile", 0.0)
-        return {"trace": max(0.0, trace), "lower": None, "compile": within + backward}
+        """By Dynamo's own clock."""
+        return read_seconds(self._dynamo() if self.num_compilations() else None)
 
     def num_compilations(self) -> int:
         """Graphs that dynamo compiled."""
@@ -224,12 +221,7 @@ class TorchRuntime:
 
     def num_cache_hits(self) -> int | None:
         """Graphs whose compiled form was in either of the two disk caches."""
-        dynamo = self._dynamo()
-        if dynamo is None or not self.num_compilations():
-            return None
-        counters = dynamo.utils.counters
-        whole = counters["aot_autograd"]["autograd_cache_hit"]
-        return int(max(whole, counters["inductor"]["fxgraph_cache_hit"]))
+        return count_cache_hits(self._dynamo() if self.num_compilations() else None)
 
     def planned_bytes(self, program: BoundProgram) -> int | None:
         """torch does not plan a step's memory."""
@@ -259,11 +251,17 @@ class TorchRuntime:
     def switches(self) -> dict[str, object]:
         """Every switch that torch has a getter for, and what the harness calls."""
         called = identify(self._torch.cuda, ("synchronize",))
-        return {**torch_watch.list_switches(self._torch), **called}
+        own = self._compiler.list_switches()
+        return {**torch_watch.list_switches(self._torch), **own, **called}
 
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """The step as it was written: a compiled function runs eagerly. It is never interrupted."""
-        return torch_watch.watch_step(self._torch, program.plain_step)
+        found = torch_watch.watch_step(self._torch, program.plain_step)
+        if self._mode != "none":
+            step, num_shapes = program.plain_step, program.num_shapes
+            whole = torch_compiler.describe_whole(self._torch, step, num_shapes)
+            found |= {"compiled_whole": whole} if whole else {}
+        return found
 
     def list_work(self, step: Callable[[], object]) -> list[str]:
         """Its calls, and what torch's dispatcher sees."""

@@ -52,7 +52,7 @@ def run(
         if duel not in ran:
             environments = {each: framework_environment(f"{each}@newest") for each in _SIDES}
             plants = [plant for plant in PLANTS if plant.duel == duel]
-            plants.sort(key=lambda plant: plant.starts)
+            plants.sort(key=lambda plant: plant.kind)
             folder = tmp_path_factory.mktemp("plants")
             with on_one_cpu():
                 ran[duel] = list(run_plants(plants, environments, folder, lambda text: None))
@@ -87,7 +87,7 @@ def test_an_unfair_side_is_refused_by_its_guard(run: Run, plant: Plant) -> None:
 @pytest.mark.parametrize("duel", DUELS, ids="-".join)
 def test_the_right_sides_are_not_refused(run: Run, duel: tuple[str, str]) -> None:
     right = [each for each in run(duel) if each.plant is None]
-    num_duels = len({plant.starts for plant in PLANTS if plant.duel == duel})
+    num_duels = len({plant.kind for plant in PLANTS if plant.duel == duel})
     assert [each.contender for each in right] == [f"right-{each}" for each in _SIDES] * num_duels
     assert {each.reasons for each in right} == {()}
 

@@ -39,11 +39,18 @@ RunOperator = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Runs an operator, given its arguments by place and by name, and returns what it returned."""
 
 
-def watch_operators(torch: Any, run: RunOperator) -> AbstractContextManager[object]:
-    """Let `run` run each operator that torch's dispatcher is asked for. Hidden from the compiler,
-    if there is one: torch imports it for that."""
+def watch_operators(
+    torch: Any, run: RunOperator, *, within_compiled: bool = False
+) -> AbstractContextManager[object]:
+    """Let `run` run each operator that torch's dispatcher is asked for; `within_compiled` lets
+    compiled graphs run meanwhile. Hidden from the compiler, if there is one: torch imports it for
+    that."""
 
     class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return within_compiled
+
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return has_compiler()

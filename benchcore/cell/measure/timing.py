@@ -180,3 +180,16 @@ def run_steps(
         outputs = newer
     synchronise(outputs)
     return max(1, time.perf_counter_ns() - began)
+
+
+class Last:
+    """Holds the outputs of the newest of its steps."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.outputs: object = None
+
+    def step(self) -> object:
+        """Take one."""
+        self.outputs = self._step()
+        return self.outputs

@@ -132,16 +132,17 @@ def _list_violations(side: ParitySide) -> list[str]:
 
 def _judge_sizes(a: ParitySide, b: ParitySide) -> list[str]:
     """Whether one side computes in smaller pieces, which no arm requested."""
-    settings = [
-        side.settings.get(key, PLAIN[key]) == PLAIN[key] for side in (a, b) for key in PLAIN
-    ]
-    if not all(settings):
+    if not all(map(_is_plain, (a, b))):
         return []
     return [
         f"{_describe_difference(key, a, b)}: one side computes in smaller pieces"
         for key, most in MOST_UNLIKE_SIZES.items()
         if _are_unlike([_read_sizes(side, key) for side in (a, b)], most)
     ]
+
+
+def _is_plain(side: ParitySide) -> bool:
+    return all(side.settings.get(key, usual) == usual for key, usual in PLAIN.items())
 
 
 def _are_unlike(sizes: Sequence[Sequence[float]], most: float) -> bool:
@@ -177,6 +178,7 @@ reads the parameters and inputs that it was given, not what was computed of them
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),
+    "compiled_whole": ("not read",),
     "optimizer": ("none", "not read"),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
@@ -207,4 +209,5 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         "state_update": "in place",
         "autotune": side.settings.get("cudnn_benchmark", "off") if on_gpu else "none",
         "layout": layouts[side.settings.get("layout", "contiguous")],
+        **({"compiled_whole": "yes"} if _is_plain(side) else {}),
     }

@@ -66,6 +66,18 @@ def test_what_no_side_may_do_voids_the_pair_even_if_both_do_it(key: str, found: 
     assert all(found in each for each in parity.violations)
 
 
+def test_a_side_that_is_compiled_in_parts_is_void_unless_its_arm_chose_pieces() -> None:
+    parts = "4 forward graphs; outside of compiled graphs cat"
+    violations = compare_sides(_jax(), _torch(compiled_whole=parts), "tuned").violations
+    assert violations == (f"compiled whole of torch reads '{parts}', where 'yes' is required",)
+    for fair in (
+        _torch(),
+        _torch(compiled_whole="yes"),
+        _torch({"chunk": "2"}, compiled_whole=parts),
+    ):
+        assert compare_sides(_jax(), fair, "tuned").violations == ()
+
+
 @pytest.mark.parametrize(
     ("chosen", "found", "fair"),
     [
