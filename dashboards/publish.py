@@ -15,7 +15,7 @@ from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State, hold_lock
 from benchcore.store.clocks import DatedNight, find_ahead
 from benchcore.store.database import Engine, open_database
-from benchcore.store.duels import list_campaigns, list_newest_campaigns
+from benchcore.store.duels import count_campaigns, list_newest_campaigns
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
@@ -212,7 +212,7 @@ def _finish(
     files.write("pages/guide", guide_page(rows))
     files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())
-    older = len(list_campaigns(engine)) - len(catalog["campaigns"])
+    older = count_campaigns(engine) - len(catalog["campaigns"])
     write_parquet(state.site)
     files.write("pages/runs", runs_page(catalog, older, list_section(state.site)))
     calibration = measure_calibration(engine, files.read("calibration"))

@@ -57,6 +57,12 @@ def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:
         return _read_records(session, DuelRun.campaign == campaign)
 
 
+def count_campaigns(engine: Engine) -> int:
+    """How many `list_campaigns` has, without their order."""
+    with Session(engine) as session:
+        return session.scalar(select(func.count(DuelRun.campaign.distinct()))) or 0
+
+
 def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
     """As `list_campaigns`, the newest ones that have together so many duel runs at most; at least
     one, if there is any."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 from sqlalchemy import Engine, and_, func
-from sqlalchemy.orm import Session
 
 from benchcore.protocol import name_case
 from benchcore.store.frames.contenders import contender_frame
@@ -128,8 +127,8 @@ def _read_measured(engine: Engine, campaign: Campaigns) -> dict[tuple[str, str],
     )
     query = of_campaigns(query, campaign)
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    with Session(engine) as session:
-        for row in session.execute(query).mappings():
+    with engine.connect() as connection:
+        for row in connection.execute(query).mappings():
             key = row["id"], row["name"]
             profile = row["profile"] or found.get(key, {}).get("profile")
             found[key] = {**row, "profile": profile}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
-from benchcore.store.frames.reading import Campaigns, of_campaigns
+from benchcore.store.frames.reading import Campaigns, columns_of, of_campaigns
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, StartRun
 
 _OF_START = (
@@ -20,28 +19,27 @@ _OF_START = (
 def read_raw_times(engine: Engine, campaign: Campaigns) -> dict[str, dict[str, dict[str, Any]]]:
     """By duel run and contender: its `framework`, `traceback`, `settings`, `effective` settings,
     `packages`, and its `starts` with `blocks`: round, ns per step, and why it is degraded."""
+    kept = ("framework", "traceback", "settings", "effective", "packages", "environment_key")
     contenders = of_campaigns(
-        select(ContenderRun)
+        select(*columns_of(ContenderRun, "duel_run", "name", *kept))
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
         .where(IS_NO_CALIBRATION_RUN)
         .order_by(ContenderRun.duel_run, ContenderRun.position),
         campaign,
     )
-    columns = [getattr(StartRun, name) for name in _OF_START]
     starts = of_campaigns(
-        select(StartRun.duel_run, StartRun.contender, *columns)
+        select(*columns_of(StartRun, "duel_run", "contender", *_OF_START))
         .join(DuelRun, DuelRun.id == StartRun.duel_run)
         .where(IS_NO_CALIBRATION_RUN)
         .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index),
         campaign,
     )
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    kept = ("framework", "traceback", "settings", "effective", "packages", "environment_key")
-    with Session(engine) as session:
-        for each in session.scalars(contenders):
-            named: dict[str, Any] = {name: getattr(each, name) for name in kept}
-            found.setdefault(each.duel_run, {})[each.name] = {**named, "starts": []}
-        for row in session.execute(starts).mappings():
+    with engine.connect() as connection:  # a session makes objects of the rows first
+        for row in connection.execute(contenders).mappings():
+            named: dict[str, Any] = {name: row[name] for name in kept}
+            found.setdefault(row["duel_run"], {})[row["name"]] = {**named, "starts": []}
+        for row in connection.execute(starts).mappings():
             start = {name: row[name] for name in _OF_START}
             blocks = _describe_blocks(row["blocks"])
             contender = found.get(row["duel_run"], {}).get(row["contender"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, Select, String, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.types import TypeEngine
 
 from benchcore.protocol import CALIBRATION_TRACK
@@ -57,8 +57,8 @@ def read_frame(engine: Engine, query: Select[Any], campaign: Campaigns) -> pd.Da
     """The rows of a query, of these campaigns."""
     query = of_campaigns(query, campaign)
     columns = {each["name"]: each["type"] for each in query.column_descriptions}
-    with Session(engine) as session:
-        rows = [tuple(row) for row in session.execute(query)]
+    with engine.connect() as connection:  # a session makes its own rows of them first
+        rows = list(map(tuple, connection.execute(query).all()))
     # The types come from the tables, so that an empty frame has the same as a full one.
     types = {name: _column_type(name, kind) for name, kind in columns.items()}
     return pd.DataFrame(rows, columns=list(columns), dtype="object").astype(types)
