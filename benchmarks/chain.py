@@ -82,10 +82,12 @@ SHORT = Site(series=48, nights=26, shifts=6, machine_shifts=2, seed=5)
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A suspicion as the store keeps it, and as history showed it last."""
+    """A suspicion as the store keeps it, as history showed it last, and by how much a framework
+    moved the ratio, if that was confirmed."""
 
     stored: StoredSuspicion
     found: Suspicion
+    moved: float | None = None
 
 
 @dataclass
@@ -340,7 +342,12 @@ def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
     kept, nights = one.known[number], one.nights[: night + 1]
     names = {name: getattr(kept.found, name).duel_run for name in ("before", "since", "after")}
     suspected = SuspectedNights(trigger=kept.found.trigger, **names)
-    return measure_levels(Series(key=nights[0].key, nights=nights), suspected, one.shown)
+    moves = [
+        (each.stored.number, each.moved)
+        for each in one.known.values()
+        if each.moved is not None and each.stored.id != number
+    ]
+    return measure_levels(Series(key=nights[0].key, nights=nights), suspected, one.shown, moves)
 
 
 def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int) -> None:
@@ -353,6 +360,8 @@ def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int
     of_machine = found.culprit == "infrastructure"
     may_grow = confirmed and (of_machine or suspicion.trigger == "drift")
     _set_state(one, which[1], found.verdict, day, may_grow=may_grow)
+    if confirmed and found.culprit in ("a", "b", "both") and suspicion.trigger != "drift":
+        one.known[which[1]] = replace(one.known[which[1]], moved=found.change.log_ratio)
     if suspicion.grows is not None and confirmed and may_grow:
         outcome.grown += 1  # its event is open already
     elif confirmed:

@@ -36,7 +36,7 @@ from benchcore.store.series import (
     series_key,
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
-from benchcore.verdict.confirmation.event_states import BASELINES, OPEN
+from benchcore.verdict.confirmation.event_states import BASELINES, OPEN, find_shift
 from benchcore.verdict.history.conditions import (
     ConditionChange,
     Conditions,
@@ -103,9 +103,14 @@ def _refresh(
     look: Callable[[_Stored], Sequence[SuspicionUpdate]],
     series: Series,
 ) -> None:
-    if look(stored):  # nearly all have none, and need no transaction
+    dates = {night.duel_run: night.at for night in series.nights}
+    rows = stored.rows.get(series.key, ())
+    were_ahead = any(dates.get(row.since_run, row.since) != row.since for row in rows)
+    if were_ahead or look(stored):  # nearly all have none, and need no transaction
         with begin_writing(engine) as session:
             now = _Stored.read(session, series.key)
+            for row in now.rows.get(series.key, ()):
+                row.since = dates.get(row.since_run, row.since)
             for change in look(now):
                 _store(session, series, change, now)
 
@@ -211,7 +216,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int], *, is_open: bool) -> Stor
     return StoredSuspicion(
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
-        number=days.get(row.since_run, row.since.date().toordinal()),
+        number=row.since.date().toordinal(),
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,
@@ -320,7 +325,9 @@ def read_suspicion(
             after=row.after_run,
         )
         own = after.bridged - before.bridged if row.trigger == "bridge" else 0.0
-        levels = measure_levels(series, suspected).under(series.nights[-1].bridged, own)
+        moves = list(_list_moves(session, row, series))
+        levels = measure_levels(series, suspected, moves=moves)
+        levels = levels.under(series.nights[-1].bridged, own)
         levels = levels.less(before.offset)
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
@@ -346,6 +353,19 @@ def read_suspicion(
             ),
             **sides,
         )
+
+
+def _list_moves(session: Session, row: SuspicionRow, series: Series) -> Iterator[tuple[int, float]]:
+    """The days since which a framework moved the series, as other suspicions confirmed, and by how
+    much."""
+    days = {night.duel_run: night.number for night in series.nights}
+    confirmed = _of_series(series.key).where(SuspicionRow.state == "confirmed")
+    for each in session.scalars(confirmed.where(SuspicionRow.id != row.id)):
+        finding = each.finding or {}
+        of_framework = finding.get("culprit") in ("a", "b", "both")
+        moved = find_shift(finding).get("log_ratio")
+        if of_framework and moved is not None and each.trigger != "drift":
+            yield days.get(each.since_run, each.since.date().toordinal()), moved
 
 
 def _name_attempt(row: SuspicionRow) -> str:

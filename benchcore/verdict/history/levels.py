@@ -109,13 +109,18 @@ class SuspectedNights:
 
 
 def measure_levels(
-    series: Series, nights: SuspectedNights, found: Detection | None = None
+    series: Series,
+    nights: SuspectedNights,
+    found: Detection | None = None,
+    moves: Sequence[tuple[int, float]] = (),
 ) -> HistoryLevels:
     """The levels of a suspicion whose nights are all in the series.
 
     The old level is that of the nights since the last shift before it, and the new one lasts until
     the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last
-    ones. `found` is the result of `detect_series`, if already known.
+    ones. `found` is the result of `detect_series`, if already known. `moves` are the days since
+    which a framework moved the log ratio, as confirmed, and by how much: the machine was at a level
+    before only if it was there without them.
     """
     found = found or detect_series(series)
     rows = {night.duel_run: row for row, night in enumerate(series.nights)}
@@ -137,6 +142,7 @@ def measure_levels(
     if nights.trigger == "bridge":  # it is taken from the nights since
         own = series.nights[after].bridged - series.nights[before].bridged
         earlier = earlier + _take_bridges_out(series, before)[:since]
+    earlier = earlier + _list_moves(series, before, moves)[: len(earlier)]
     stages = {row for shift in found.shifts for row, _ in shift.steps}
     levels = np.split(logs, sorted({*shifts, *stages}))
     residuals = np.concatenate([each - np.median(each) for each in levels])
@@ -206,6 +212,16 @@ def _take_bridges_out(series: Series, before: int) -> np.ndarray:
             for row, night in enumerate(series.nights)
         ]
     )
+
+
+def _list_moves(series: Series, before: int, moves: Sequence[tuple[int, float]]) -> np.ndarray:
+    """What frameworks moved after each night, until row `before`."""
+    numbers, until = series.numbers, series.nights[before].number
+    moved = np.zeros(len(numbers))
+    for day, log_ratio in moves:
+        if day <= until:
+            moved[numbers < day] += log_ratio
+    return moved
 
 
 def _find_method(series: Series, row: int) -> str | None:

@@ -16,6 +16,7 @@ from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.duels import list_open_environments
+from benchcore.store.events import store_finding
 from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.series import find_newest_day, read_series
@@ -27,7 +28,9 @@ from benchcore.store.suspicions import (
     refresh_suspicions,
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
+from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
+from benchcore.verdict.samples import Judgement
 from dashboards.site.events import events_page
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
@@ -184,6 +187,37 @@ def test_a_release_on_a_night_that_was_dated_ahead_is_one_suspicion(
                 session.get_one(SuspicionRow, each).state = "confirmed"
     (found,) = list_suspicions(engine)
     assert (found["state"], found["since_run"]) == ("confirmed", f"{16:016x}")
+    assert found["since"] == ("2026-01-17" if days > 2 else "2026-01-19")
+
+
+def test_a_level_from_before_a_framework_s_change_is_not_one_that_the_machine_had(
+    state: State, engine: Engine
+) -> None:
+    """The machine moves the ratio back to where it was before a release that moved it."""
+    nights = np.arange(40)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 40)
+    logs += 0.06 * ((nights >= 15) & (nights < 33))
+    store_history(engine, state, make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=15))
+    refresh_suspicions(engine)
+    first, back = choose_suspicions(engine)
+    alone = read_suspicion(engine, back).levels
+    assert alone.known == 15
+    moved = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
+    same = replace(moved, verdict="same", log_ratio=0.0)
+    finding = Finding(
+        num_starts=5,
+        change=moved,
+        a=moved,
+        b=None,
+        control=same,
+        level=0.2,
+        verdict="confirmed",
+        culprit="a",
+        reason="",
+    )
+    store_finding(engine, first, finding, names={"a": "jax", "b": "torch"})
+    levels = read_suspicion(engine, back).levels
+    assert (levels.known, levels.longest_spell, levels.after) == (0, 0, alone.after)
 
 
 def _make_elsewhere(logs: Sequence[float], first: int = 0) -> list[dict[str, Any]]:
