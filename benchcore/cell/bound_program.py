@@ -189,6 +189,10 @@ class BoundProgram:
             found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:
             found["reads"] = describe_read(taken.arrays, given)
+        case = self._case
+        if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
+            updated = arrays.params if self._at_start else {}
+            found["bf16_exponentials"] = taken.describe_rounded(updated)
         if uncomputed := describe_uncomputed(taken.uncomputed):
             found["reads"] = uncomputed
         return found

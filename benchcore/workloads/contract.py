@@ -111,6 +111,9 @@ class Spec:
     """Makes arrays whose inputs are a batch of a data set. A spec has it if `trains_on` is set."""
     winograd_share: Callable[[Any], float] | None = None
     """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
+    rounds_exponentials: Callable[[Any], bool] = lambda case: False
+    """Whether a bf16 case computes exponentials and roots in bfloat16, as a single operation of a
+    framework may; others compute norms, softmaxes and losses in float32 at least."""
     injects_faults: bool = False
     """Whether it fails on purpose: its numbers are never judged."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchcore.cell.nested import copy_to_host, list_arrays, list_numbers
+from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, State
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 ALL = "what was given"
 EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
 """Precisions that hold numbers as they were given. Others have few different ones."""
+ROUNDED = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log_softmax", "pow", "rsqrt", "sqrt")
+"""What norms, softmaxes and losses compute in float32 at least, without torch's prefixes."""
 _FEW = 64
 """Numbers of an array that a step may have made beforehand, such as a count or a key."""
 _PLAIN = 4
@@ -115,13 +118,15 @@ def _is_plain(array: np.ndarray) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
-    what it returns that it did not compute, and how many elements the largest array of each of its
-    operations has."""
+    what it returns that it did not compute, how many elements the largest array of each of its
+    operations has, and which exponentials, logarithms and roots it computes in bfloat16, each with
+    its number of elements."""
 
     arrays: list[np.ndarray]
     drawn: int
     uncomputed: list[np.ndarray] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    rounded: list[tuple[str, int]] = field(default_factory=list)
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""
@@ -131,6 +136,13 @@ class Taken:
             if 2 * moved >= sum(self.sizes):
                 return size
         return 0
+
+    def describe_rounded(self, updated: ByName) -> str:
+        """The manifest's reading of `rounded`, apart from roots as large as an array that is
+        `updated`: optimisers take them."""
+        sizes = {each.size for each in updated.values()}
+        names = {name for name, size in self.rounded if name != "sqrt" or size not in sizes}
+        return ", ".join(sorted(names)) or NONE
 
 
 class Returned:

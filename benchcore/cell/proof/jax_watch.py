@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell.explain.jax_products import JITS, list_inner
 from benchcore.cell.explain.jax_profile import Waits, size_first_copy
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import ROUNDED, Taken
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
+from benchcore.cell.proof.manifest import walk_equations
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -79,7 +80,25 @@ def take_apart(jax: Any, step: Callable[[], object]) -> Taken:
         drawn=_count_drawn(traced),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
         sizes=list(_list_sizes(traced)),
+        rounded=_list_rounded(traced),
     )
+
+
+def _list_rounded(traced: Any) -> list[tuple[str, int]]:
+    """But for the exponential of the derivative of an error function, as in GELU."""
+    found, derivatives = [], []
+    for equation in walk_equations(traced):
+        name, result = equation.primitive.name, equation.outvars[0].aval
+        if str(getattr(result, "dtype", "")) != "bfloat16" or result.size <= 1:
+            continue
+        if name in ("erf", "erfc"):
+            derivatives.append(("exp", int(result.size)))
+        elif name in ROUNDED:
+            found.append((name, int(result.size)))
+    for each in derivatives:
+        if each in found:
+            found.remove(each)
+    return found
 
 
 _WITH_FUNCTION = ("pallas", "reduce", "scatter", "select_and", "sort")

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import ROUNDED, Taken
 from benchcore.cell.proof.host_calls import (
     is_named,
     join_calls,
@@ -133,6 +133,7 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
     computed: set[int] = set()
     found: dict[int, Any] = {}
     sizes: list[int] = []
+    rounded: list[tuple[str, int]] = []
     drawn = 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -150,6 +151,7 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         computed.update(new)
         if new:
             sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
+        rounded.extend(_list_rounded(torch, func, args, out))
         if _read_generators(torch, func, kwargs) != before:
             drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
         return out
@@ -166,7 +168,20 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         drawn=drawn,
         uncomputed=[copy_to_host(each) for each in left],
         sizes=sizes,
+        rounded=rounded,
     )
+
+
+def _list_rounded(
+    torch: Any, func: Any, args: tuple[Any, ...], out: object
+) -> list[tuple[str, int]]:
+    """Of one operator. A power by an integer is a product."""
+    name = func._schema.name.partition("::")[2].removeprefix("_foreach").strip("_")
+    if name not in ROUNDED or (name == "pow" and isinstance(args[1], int)):
+        return []
+    written = _list_dense(torch, args if out is None else out)
+    sizes = [each.numel() for each in written if each.dtype is torch.bfloat16]
+    return [(name, size) for size in sizes if size > 1]
 
 
 def _identify(torch: Any, nested: object) -> set[int]:

@@ -171,6 +171,7 @@ _OF_EVERY_SIDE = {
     "owed": "all",
     "reads": "what was given",
     "compile_options": "as set",
+    "bf16_exponentials": "none",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
 copies from or to the host. It returns all that it computes, so that the harness waits for it, and

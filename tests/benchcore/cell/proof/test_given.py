@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.given import ALL, describe_read, list_foreign
+from benchcore.cell.proof.given import ALL, Taken, describe_read, list_foreign
 
 ROOT = Path(__file__).parents[4]
 _RNG = np.random.Generator(np.random.PCG64(1))
@@ -87,6 +87,14 @@ if sys.argv[1] == "jax":
     passed = jax.jit(lambda given: given[0])
     steps = [lambda: weight, lambda: jax.jit(passed)((weight, images)), lambda: plain(images)]
     found["uncomputed"] = [len(take_apart(jax, step).uncomputed) for step in steps]
+    narrow = jax.numpy.ones((4, 8), "bfloat16")
+    own = {"softmax": jax.nn.softmax, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
+    own["wide"] = lambda x: jax.nn.softmax(x.astype("float32"))
+    functions = {**own, "d gelu": jax.grad(lambda x: own["gelu"](x).sum())}
+    found["rounded"] = {
+        name: take_apart(jax, lambda: jax.jit(each)(narrow)).rounded
+        for name, each in functions.items()
+    }
 else:
     import torch
     from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers, take_apart
@@ -106,10 +114,27 @@ else:
     update = lambda: torch._foreach_add_([weight], 1.0) or weight
     steps = [lambda: weight, lambda: weight.view(81), lambda: weight.clone(), update]
     found["uncomputed"] = [len(take_apart(torch, step).uncomputed) for step in steps]
+    narrow = torch.ones(4, 8, dtype=torch.bfloat16)
+    functions = {"softmax": lambda: narrow.exp() / narrow.exp_().sum(), "wide": hidden.exp,
+                 "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
+                 "roots": lambda: torch._foreach_sqrt([narrow])}
+    found["rounded"] = {name: take_apart(torch, each).rounded for name, each in functions.items()}
     torch.compile(torch.sin, backend=lambda graph, given: graph.forward)(weight)
     found["compilers"] = describe_compilers(torch, "default")
 print(json.dumps(found))
 """
+
+
+def test_an_optimisers_roots_may_be_in_bfloat16_and_no_others() -> None:
+    rounded = [("sqrt", _SCALE.size), ("sqrt", 3), ("exp", _SCALE.size)]
+    params = {"scale": _SCALE}
+
+    def describe(*places: int) -> str:
+        some = [rounded[each] for each in places]
+        return Taken(arrays=[], drawn=0, rounded=some).describe_rounded(params)
+
+    assert describe(0) == describe() == "none"
+    assert (describe(0, 1), describe(0, 2), describe(1, 2)) == ("sqrt", "exp", "exp, sqrt")
 
 
 @pytest.mark.provisions
@@ -136,5 +161,15 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
     assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"
     assert sorted(found["torch"]["closed over"]) == [[45], [81]]
+    exponential = ["exp", 32]
+    of_jax = {"softmax": [exponential], "gelu": [], "wide": [], "d gelu": []}
+    assert found["jax"]["rounded"] == of_jax
+    assert found["torch"]["rounded"] == {
+        "softmax": [exponential, exponential],
+        "wide": [],
+        "own softmax": [],
+        "square": [],
+        "roots": [["sqrt", 32]],
+    }
     assert found["torch"]["drawn"] == 45
     assert found["torch"]["drawn by its own generator"] == 21
