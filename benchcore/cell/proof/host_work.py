@@ -80,8 +80,11 @@ def is_own_code(code: CodeType) -> bool:
 
 
 @contextmanager
-def watch_calls(see: Callable[[Any], object]) -> Iterator[None]:
-    """Let `see` have whatever own code calls. Needs Python 3.12; before, it sees nothing."""
+def watch_calls(
+    see: Callable[[Any], object], enter: Callable[[FrameType], object] | None = None
+) -> Iterator[None]:
+    """Let `see` have whatever own code calls, before it runs, and `enter` the frames of all
+    functions that begin. Needs Python 3.12; before, they see nothing."""
     monitoring = getattr(sys, "monitoring", None)
     if monitoring is None:
         yield
@@ -91,14 +94,21 @@ def watch_calls(see: Callable[[Any], object]) -> Iterator[None]:
         if is_own_code(code):
             see(called)
 
+    def begin(code: CodeType, offset: int) -> None:
+        if enter is not None:
+            enter(sys._getframe(1))
+
+    events = monitoring.events
     monitoring.use_tool_id(_TOOL, "deadheat")
-    monitoring.register_callback(_TOOL, monitoring.events.CALL, look)
-    monitoring.set_events(_TOOL, monitoring.events.CALL)
+    monitoring.register_callback(_TOOL, events.CALL, look)
+    monitoring.register_callback(_TOOL, events.PY_START, begin)
+    monitoring.set_events(_TOOL, events.CALL | (events.PY_START if enter else 0))
     try:
         yield
     finally:
         monitoring.set_events(_TOOL, 0)
-        monitoring.register_callback(_TOOL, monitoring.events.CALL, None)
+        monitoring.register_callback(_TOOL, events.CALL, None)
+        monitoring.register_callback(_TOOL, events.PY_START, None)
         monitoring.free_tool_id(_TOOL)
 
 

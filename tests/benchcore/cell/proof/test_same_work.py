@@ -118,15 +118,24 @@ def make(number):
 
 
 one, other = make(1), make(2)
-kept += [one(ones), other(ones)]
+half = ones[:2]
+by_hand = [jax.jit(lambda array: array - 1).lower(ones).compile() for _ in range(2)]
+kept += [one(ones), other(ones), one(half), *(each(ones) for each in by_hand)]
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
+)
 steps = [lambda: one(ones), lambda: other(ones), lambda: kept[0], lambda: one(ones)]
 calls = [list_calls(each) for each in steps]
 same = [each == calls[0] for each in calls]
+less = [list_calls(lambda: one(half)) == calls[0], list(compiled)]
+made = [list_calls(lambda: each(ones)) for each in by_hand]
 anew = [list_calls(lambda: make(1)(ones)) for _ in range(2)]
 
 threading.Thread(target=lambda: [sum(range(10)) for _ in iter(lambda: 0, 1)], daemon=True).start()
 alone = list_calls(lambda: time.sleep(0.05))
-print(json.dumps([*same, anew[0] == anew[1], "sum" not in alone]))
+others = [*less, made[0] == made[1], list_calls(lambda: by_hand[0](ones)) == made[0]]
+print(json.dumps([*same, anew[0] == anew[1], "sum" not in alone, *others]))
 """
 
 
@@ -142,4 +151,6 @@ def test_compiled_functions_are_distinguished_and_a_stored_result_is_no_call(
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [True, False, False, True, True, True]
+    found = json.loads(done.stdout)
+    assert found[:6] == [True, False, False, True, True, True]
+    assert found[6:] == [False, [], False, True], "less work, compiled anew, by hand"
