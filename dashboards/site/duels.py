@@ -119,10 +119,8 @@ def _times(raw: Raw, names: Mapping[str, str], contenders: Rows) -> Block | None
     if not points:
         return None
     degraded = sum(bool(each["degraded"]) for each in points)
-    aside = (
-        f"{format_count(len(points), 'block')}; {format_count(degraded, 'degraded one')}, drawn "
-        "faint and left out of every ratio."
-    )
+    left_out = f"{degraded} degraded, drawn faint and left out of every ratio"
+    aside = f"{format_count(len(points), 'block')}; {left_out if degraded else 'none degraded'}."
     listed = [
         blocks.chart(
             "block_times", "Time per step of every block, by start and round.", points=points

@@ -10,6 +10,7 @@ from typing import Any
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
 from benchcore.verdict.confirmation.event_states import find_shift
+from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
 from dashboards.frames import does_count, is_fair, newest_pair_rows
 from dashboards.site.gather import Campaign
@@ -52,14 +53,12 @@ def write_verdict(
     profile on the device."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
-    own = sorted((each for each in changes if _is_news(each, counts, until, cases)), key=_size)
+    own = [each for each in changes if _is_news(each, counts, until, cases)]
     confirmed = [each for each in own if each["event"] is not None]
-    if confirmed:
-        others = _count_others(len(confirmed) - 1, "confirmed change")
-        return describe_change(confirmed[-1]) + others
     new = [each for each in own if each["state"] == "open" and _seems_changed(each)]
-    if new:
-        return describe_change(new[-1]) + _count_others(len(new) - 1, "new suspicion")
+    for found, noun in ((confirmed, "confirmed change"), (new, "new suspicion")):
+        if found:
+            return describe_change(_find_lead(found)) + _count_others(len(found) - 1, noun)
     words = format_count(counts["cases"], "case")
     if is_first:
         first = "First night of this profile on this device"
@@ -74,6 +73,25 @@ def _is_news(
     ended = until is not None and at >= datetime.fromisoformat(until)
     own = series_of(change["key"])["case"] in cases  # which names the device, too
     return own and at >= datetime.fromisoformat(counts["begun"]) and not ended
+
+
+_FOLLOWING = ("latency_p95_ns", "gross_mj", "host_dispatch_ns")
+"""Metrics that change because the time of a step does."""
+
+
+def _find_lead(changes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The largest change, but the step time's where others of its case follow from it."""
+    steps = {_name_case(each) for each in changes if each["key"].metric == STEP_TIME}
+    leading = [
+        each
+        for each in changes
+        if each["key"].metric not in _FOLLOWING or _name_case(each) not in steps
+    ]
+    return max(leading, key=_size)
+
+
+def _name_case(change: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(getattr(change["key"], name) for name in _CASE)
 
 
 def _seems_changed(suspicion: Mapping[str, Any]) -> bool:
@@ -157,7 +175,16 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if not _seems_changed(change):
         unclear = f"whether the {noun} ratio of {words} changed"
         return f"The nights since {since} don't show {unclear}; not measured again yet."
-    return f"{about} seems to have changed by {percent} since {since}; not measured again yet."
+    moved = f"{about} seems to have changed by {percent}, {_find_favoured(change)}, since {since}"
+    return f"{moved}; not measured again yet."
+
+
+def _find_favoured(change: Mapping[str, Any]) -> str:
+    """Whom a change of the ratio favours: `in favour of JAX`, or of its newer or older version."""
+    key, is_up = change["key"], change["ratio"] > 1
+    name = (key.a_arm if is_up else key.b_arm).partition("-")[0]
+    which = "" if key.control is None else f"the {'newer' if is_up else 'older'} "
+    return f"in favour of {which}{FRAMEWORKS.get(name, name)}"
 
 
 def find_culprit(change: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -58,6 +59,22 @@ def test_only_a_suspicion_that_shows_a_change_leads_the_headline(
     sentence = describe_change(_suspicion(ratio))
     assert ("seems to have changed" in sentence) is is_news
     assert sentence.endswith("not measured again yet.")
+
+
+def test_the_step_time_leads_before_what_follows_from_it_and_names_whom_it_favours() -> None:
+    step, energy, compiled = (_suspicion(each) for each in (1.06, 0.9, 1.2))
+    for each, metric in ((energy, "gross_mj"), (compiled, "cold_compile_s")):
+        each |= {"key": replace(KEY, metric=metric), "metric": find_tracked(metric)}
+    found = write_verdict(COUNTS, None, [step, energy], cases=CASES)
+    assert found.startswith("The step time ratio of MLP, training, batch 128, fp32 seems to have")
+    assert "changed by +6 %, in favour of JAX, since 2026-03-02;" in found
+    assert found.endswith(" And 1 other new suspicion.")
+    found = write_verdict(COUNTS, None, [step, energy, compiled], cases=CASES)
+    assert found.startswith("The compile time ratio of MLP")  # which does not follow from the step
+    found = write_verdict(COUNTS, None, [energy], cases=CASES)
+    assert "changed by \u221210 %, in favour of PyTorch, since" in found
+    energy["key"] = replace(KEY, a_arm="jax-jit", b_arm="jax-jit", control="previous")
+    assert "in favour of the older JAX" in describe_change(energy)
 
 
 def test_a_change_of_a_case_that_another_profile_measures_leads_no_headline() -> None:
