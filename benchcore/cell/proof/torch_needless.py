@@ -15,8 +15,7 @@ _REPLACING = ("copy_", "fill_", "zero_")
 """What writes in place without the number that stood there."""
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
 """Modules that call the autograd engine."""
-_DISPATCHING = ("torch._compile", "torch._dynamo", "torch.utils._python_dispatch")
-"""Modules through which torch calls us."""
+_AGAIN = "torch.utils.checkpoint"
 _WIDE = ("float64", "complex128")
 _LIBRARIES = ("aten", "c10d", "_c10d_functional", "mkldnn", "prims", "profiler")
 """Whose operators show what they do; not those of a program's own, but for one of ours."""
@@ -27,9 +26,8 @@ _CHUNK = 1 << 22
 
 def record(torch: Any, step: Callable[[], object]) -> Recorded:
     """The operations of one step. Those of one call from Python belong together, and those that
-    the autograd engine chooses are all taken for one; those of Python functions that it calls are
-    not. Raises
-    TooLargeError."""
+    the autograd engine chooses are all taken for one; those of hooks and checkpoints are not.
+    Raises TooLargeError."""
     recording = _Recording(torch)
     calls: list[object] = []
 
@@ -174,8 +172,14 @@ def _describe_layout(tensor: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _is_of_engine(frame: Any) -> bool:
-    """Whether no Python function stands between the engine and the operation, such as a hook's, or
-    one of `torch.utils.checkpoint` that computes again."""
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_DISPATCHING):
+    """Whether no Python function of a hook, or of `torch.utils.checkpoint`, which computes again,
+    stands between the engine and the operation. Rules of `vmap` do."""
+    while frame is not None and _find_module(frame).startswith("torch."):
+        if _find_module(frame) in _ENGINE or _find_module(frame) == _AGAIN:
+            return _find_module(frame) != _AGAIN
         frame = frame.f_back
-    return frame is None or frame.f_globals.get("__name__") in _ENGINE
+    return frame is None
+
+
+def _find_module(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__"))
