@@ -11,7 +11,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 import unsteady
 
 from benchcore.verdict.confirmation.decide import ALPHA, LOOKS, Finding, Start, decide
+from benchcore.verdict.confirmation.event_states import find_shift
 from benchcore.verdict.history.detect import Detection, detect_shifts
 from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
 from benchcore.verdict.history.matching import (
@@ -360,6 +361,11 @@ def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int
     of_machine = found.culprit == "infrastructure"
     may_grow = confirmed and (of_machine or suspicion.trigger == "drift")
     _set_state(one, which[1], found.verdict, day, may_grow=may_grow)
+    shift = find_shift(asdict(found)) if confirmed else {}
+    if shift.get("verdict") == "different":
+        kept = one.known[which[1]]
+        stored = replace(kept.stored, ratio=math.exp(shift["log_ratio"]))
+        one.known[which[1]] = replace(kept, stored=stored)
     if confirmed and found.culprit in ("a", "b", "both") and suspicion.trigger != "drift":
         one.known[which[1]] = replace(one.known[which[1]], moved=found.change.log_ratio)
     if suspicion.grows is not None and confirmed and may_grow:

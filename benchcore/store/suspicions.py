@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
+from benchcore.store.confirmed_moves import find_ratio, list_framework_moves
 from benchcore.store.database import begin_writing
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.models import (
@@ -36,7 +37,7 @@ from benchcore.store.series import (
     series_key,
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
-from benchcore.verdict.confirmation.event_states import BASELINES, OPEN, find_shift
+from benchcore.verdict.confirmation.event_states import BASELINES, OPEN
 from benchcore.verdict.history.conditions import (
     ConditionChange,
     Conditions,
@@ -217,7 +218,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int], *, is_open: bool) -> Stor
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
         number=row.since.date().toordinal(),
-        ratio=row.ratio,
+        ratio=find_ratio(row),
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,
         compared=None if before is None or after is None else (before, after),
@@ -325,7 +326,7 @@ def read_suspicion(
             after=row.after_run,
         )
         own = after.bridged - before.bridged if row.trigger == "bridge" else 0.0
-        moves = list(_list_moves(session, row, series))
+        moves = list(list_framework_moves(session, row, series))
         levels = measure_levels(series, suspected, moves=moves)
         levels = levels.under(series.nights[-1].bridged, own)
         levels = levels.less(before.offset)
@@ -353,19 +354,6 @@ def read_suspicion(
             ),
             **sides,
         )
-
-
-def _list_moves(session: Session, row: SuspicionRow, series: Series) -> Iterator[tuple[int, float]]:
-    """The days since which a framework moved the series, as other suspicions confirmed, and by how
-    much."""
-    days = {night.duel_run: night.number for night in series.nights}
-    confirmed = _of_series(series.key).where(SuspicionRow.state == "confirmed")
-    for each in session.scalars(confirmed.where(SuspicionRow.id != row.id)):
-        finding = each.finding or {}
-        of_framework = finding.get("culprit") in ("a", "b", "both")
-        moved = find_shift(finding).get("log_ratio")
-        if of_framework and moved is not None and each.trigger != "drift":
-            yield days.get(each.since_run, each.since.date().toordinal()), moved
 
 
 def _name_attempt(row: SuspicionRow) -> str:

@@ -131,6 +131,16 @@ def test_a_confirmed_shift_becomes_one_event_and_is_no_longer_suspected(shifted:
     assert (opened["old"], opened["new"], opened["who"]) == (None, "untriaged", "deadheat")
 
 
+def test_a_shift_whose_nights_went_the_other_way_at_first_is_one_event(shifted: Engine) -> None:
+    """Few nights of a new environment opened it; fresh starts showed which way it went."""
+    with Session(shifted) as session, session.begin():
+        row = session.get_one(SuspicionRow, 1)
+        row.trigger, row.ratio = "version", 0.985
+    store_finding(shifted, 1, _found(), names=NAMES)
+    refresh_suspicions(shifted)
+    assert choose_suspicions(shifted) == []
+
+
 def test_an_alert_stays_unsent_until_it_is_received(shifted: Engine) -> None:
     alert = {"text": "caused by jax", "details": {"suspicion": 1}}
     store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
