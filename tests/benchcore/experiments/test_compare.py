@@ -198,6 +198,14 @@ def test_nothing_differs_between_a_contender_and_itself() -> None:
     assert list(list_differences(*_sides())) == []
 
 
+def test_what_is_read_of_a_compiled_side_alone_is_no_further_difference() -> None:
+    a, b = _sides(effective__manifest={"compiled": "no"})
+    a["effective"]["manifest"] = {"compiled": "yes", "compiled_whole": "yes"}
+    assert [each["name"] for each in list_differences(a, b)] == ["manifest.compiled"]
+    b["effective"]["manifest"] = {"compiled": "yes", "compiled_whole": "2 forward graphs"}
+    assert [each["name"] for each in list_differences(a, b)] == ["manifest.compiled_whole"]
+
+
 @pytest.mark.parametrize(
     ("changes", "difference"),
     [
