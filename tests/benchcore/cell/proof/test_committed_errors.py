@@ -82,6 +82,11 @@ def test_real_eager_torch_is_no_fair_pair_and_a_fallback_to_it_is_void(
     )
 
 
+def test_a_real_graph_that_nothing_compiles_is_void(read: dict[str, Read]) -> None:
+    (found,) = _compare(read, "infer", "captured alone").violations
+    assert found.startswith("compiled whole of torch reads 'no compiled graph; outside of compiled")
+
+
 def test_real_eager_sides_are_a_fair_pair_and_one_that_is_jitted_after_all_is_void(
     read: dict[str, Read],
 ) -> None:
