@@ -90,7 +90,8 @@ def _loop(case: Case) -> Network:
             one({name: parts[index] for name, parts in apart.items()}, each)
             for index, each in enumerate(images.unbind())
         ]
-        return torch.stack(outputs)
+        # Of one network a stack would be a copy, which no step needs.
+        return torch.stack(outputs) if len(outputs) > 1 else outputs[0].unsqueeze(0)
 
     return forward
 
