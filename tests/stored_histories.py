@@ -15,6 +15,22 @@ from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import SuspicionRow
 from benchcore.store.records import FailedCheck
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.samples import Judgement
+
+MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
+FOUND = Finding(
+    num_starts=5,
+    change=MOVED,
+    a=MOVED,
+    b=None,
+    control=MOVED,
+    level=0.2,
+    verdict="confirmed",
+    culprit="a",
+    reason="said so",
+)
+"""Fresh starts show that side a takes 6 % longer."""
 
 
 def store_history(

@@ -74,7 +74,7 @@ class BoundProgram:
 
     @property
     def num_shapes(self) -> int:
-        """How many shapes of inputs one step takes, each of which may be compiled for itself."""
+        """How many shapes of inputs one step takes. Each may be compiled for itself."""
         return len(getattr(self._case, "lengths", ())) or 1
 
     def settle(self, synchronise: Synchronise) -> Step:

@@ -21,6 +21,8 @@ _MOST_CAUSES = 2
 _MOST_NAMES = 4
 _USE_CASES = ("train", "infer")
 _CASE = ("workload", "case_name", "track")
+Ratio = tuple[float, float | None, float | None]
+"""New over old, and the ends of its interval; None = not known."""
 
 
 def count_pairs(campaign: Campaign) -> dict[str, Any]:
@@ -195,16 +197,21 @@ def find_culprit(change: Mapping[str, Any]) -> str:
     return FRAMEWORKS.get(name, name)
 
 
-def find_size(change: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
+def find_size(change: Mapping[str, Any]) -> Ratio:
     """The ratio of new level to old and its interval: a confirmation's, else the history's."""
     found = find_shift(change["finding"] or {})
     if found.get("log_ratio") is None:
         return change["ratio"], change["low"], change["high"]
-    ends = [None if found[name] is None else math.exp(found[name]) for name in ("low", "high")]
-    return math.exp(found["log_ratio"]), ends[0], ends[1]
+    return _read_ratio(found)
 
 
-def find_effect(change: Mapping[str, Any]) -> tuple[float, float | None, float | None] | None:
+def _read_ratio(found: Mapping[str, Any]) -> Ratio:
+    """Of a stored judgement that has one."""
+    low, high = (None if found[end] is None else math.exp(found[end]) for end in ("low", "high"))
+    return math.exp(found["log_ratio"]), low, high
+
+
+def find_effect(change: Mapping[str, Any]) -> Ratio | None:
     """The culprit's new amount of the metric over its old one, and the interval; None where no one
     side is the culprit."""
     finding = change["finding"] or {}
@@ -212,8 +219,7 @@ def find_effect(change: Mapping[str, Any]) -> tuple[float, float | None, float |
     effect = finding.get(culprit) if culprit in ("a", "b") else None
     if not effect or effect["log_ratio"] is None:
         return None
-    low, high = (None if effect[end] is None else math.exp(effect[end]) for end in ("low", "high"))
-    return math.exp(effect["log_ratio"]), low, high
+    return _read_ratio(effect)
 
 
 def _size(change: Mapping[str, Any]) -> float:

@@ -16,7 +16,7 @@ import pytest
 from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from result_documents import JAX, TORCH, make_history
-from stored_histories import open_history, store_history
+from stored_histories import FOUND, open_history, store_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
@@ -24,8 +24,6 @@ from benchcore.experiments.outbox import has_waiting, queue_alert
 from benchcore.state import State
 from benchcore.store.events import record_sent, store_finding
 from benchcore.store.suspicions import refresh_suspicions
-from benchcore.verdict.confirmation.decide import Finding
-from benchcore.verdict.samples import Judgement
 from flows.cli.main import app
 from tasks import alerts
 from tasks.alerts import BLOCK, WAITED, WEBHOOK_BLOCK, alert, load_webhook
@@ -97,21 +95,9 @@ def _close_event(state: State) -> None:
     documents = make_history(logs.tolist(), later=released, since=10)
     engine = open_history(state, documents[:11])
     refresh_suspicions(engine)
-    moved = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
-    finding = Finding(
-        num_starts=5,
-        change=moved,
-        a=moved,
-        b=None,
-        control=moved,
-        level=0.2,
-        verdict="confirmed",
-        culprit="a",
-        reason="",
-    )
     details = {"suspicion": 1, "cause": "JAX 1.2 against 1.1", "size": 0.1}
     alert = {"text": "JAX 1.2 is slower.", "details": details}
-    store_finding(engine, 1, finding, names={"a": "jax", "b": "torch"}, alert=alert)
+    store_finding(engine, 1, FOUND, names={"a": "jax", "b": "torch"}, alert=alert)
     record_sent(engine, 1)
     store_history(engine, state, [*documents[:11], *make_history(logs.tolist())[11:]])
     refresh_suspicions(engine)

@@ -38,8 +38,8 @@ class Growth:
 
 
 def find_step(series: Series, shift: Shift, changes: Sequence[OpenChange]) -> Growth | None:
-    """The whole of a shift in several steps of which one came after it was confirmed, once that has
-    lasted."""
+    """The whole of a shift in several steps, some of them after it was confirmed, once the last one
+    has lasted."""
     rows = {night.number: row for row, night in enumerate(series.nights)}
     for each in changes:
         before, after = rows.get(each.before), rows.get(each.after)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from result_documents import JAX, TORCH, Racer, make_history
 from sqlalchemy.orm import Session
-from stored_histories import store_history
+from stored_histories import FOUND, MOVED, store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -39,27 +39,15 @@ from benchcore.store.suspicions import (
 )
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
-from benchcore.verdict.samples import Judgement
 from dashboards.site.events import events_page, open_events
 from dashboards.site.news import find_size
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
-MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
 NAMES = {"a": "jax", "b": "torch"}
 
 
 def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
-    return Finding(
-        num_starts=5,
-        change=MOVED,
-        a=MOVED,
-        b=None,
-        control=MOVED,
-        level=0.2,
-        verdict=verdict,  # type: ignore[arg-type]
-        culprit=culprit,  # type: ignore[arg-type]
-        reason="said so",
-    )
+    return replace(FOUND, verdict=verdict, culprit=culprit)  # type: ignore[arg-type]
 
 
 @pytest.fixture

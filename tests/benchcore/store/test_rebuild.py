@@ -14,7 +14,7 @@ from command_line import run_here
 from proof_documents import keep_proof, make_proof
 from result_documents import JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
-from stored_histories import store_history
+from stored_histories import FOUND, store_history
 
 from benchcore.errors import UserError
 from benchcore.running.plans import recall_plan
@@ -27,24 +27,10 @@ from benchcore.store.ingest import ingest_spool
 from benchcore.store.locks import ingest_locks
 from benchcore.store.models import Base
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
-from benchcore.verdict.confirmation.decide import Finding
-from benchcore.verdict.samples import Judgement
 from data_checks.check import check_campaign
 from data_checks.rebuild import rebuild_database
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
-MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
-FOUND = Finding(
-    num_starts=5,
-    change=MOVED,
-    a=MOVED,
-    b=None,
-    control=MOVED,
-    level=0.2,
-    verdict="confirmed",
-    culprit="a",
-    reason="said so",
-)
 _WHEN_IT_RAN = {"ingested_at", "checked_at", "judged_at"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from result_documents import JAX, TORCH, make_history
-from stored_histories import store_history
+from stored_histories import FOUND, MOVED, store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -28,9 +28,7 @@ from benchcore.store.suspicions import (
     refresh_suspicions,
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
-from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
-from benchcore.verdict.samples import Judgement
 from dashboards.site.events import events_page
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
@@ -202,19 +200,8 @@ def test_a_level_from_before_a_framework_s_change_is_not_one_that_the_machine_ha
     first, back = choose_suspicions(engine)
     alone = read_suspicion(engine, back).levels
     assert alone.known == 15
-    moved = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
-    same = replace(moved, verdict="same", log_ratio=0.0)
-    finding = Finding(
-        num_starts=5,
-        change=moved,
-        a=moved,
-        b=None,
-        control=same,
-        level=0.2,
-        verdict="confirmed",
-        culprit="a",
-        reason="",
-    )
+    same = replace(MOVED, verdict="same", log_ratio=0.0)
+    finding = replace(FOUND, control=same)
     store_finding(engine, first, finding, names={"a": "jax", "b": "torch"})
     levels = read_suspicion(engine, back).levels
     assert (levels.known, levels.longest_spell, levels.after) == (0, 0, alone.after)
