@@ -340,8 +340,7 @@ class Contender:
             self._run_steps(1)
         measured = probe_metrics() | time_in_numpy(self.program.in_numpy())
         found = {
-            "process_baseline_bytes": self._baseline_bytes,
-            "process_peak_bytes": memory.read_peak(self._device, self._group),
+            **memory.read_process(self._device, self._group, self._baseline_bytes),
             "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
             "planned_bytes": self.runtime.planned_bytes(self.program),
         }

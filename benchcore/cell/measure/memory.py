@@ -8,7 +8,7 @@ import resource
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure import gpu
 from benchcore.protocol import parse_device
@@ -30,6 +30,15 @@ def take_baseline(device: str, group: Group | None = None) -> int | None:
     except OSError:
         return read_peak(device, group)  # no permission: the peak then covers the whole process
     return _add(_read_status(pid, "VmRSS") for pid in _list_pids(group))
+
+
+def read_process(device: str, group: Group | None, baseline_bytes: int | None) -> dict[str, Any]:
+    """A document's bytes of the process. A reset makes Linux' peak its count of that moment, which
+    may lack pages that processors have not added yet, while VmRSS adds them up: a process that
+    needs no more memory would have a peak below its baseline, so the baseline is the least."""
+    peak = read_peak(device, group)
+    least = None if peak is None else max(peak, baseline_bytes or 0)
+    return {"process_baseline_bytes": baseline_bytes, "process_peak_bytes": least}
 
 
 def read_peak(device: str, group: Group | None = None) -> int | None:

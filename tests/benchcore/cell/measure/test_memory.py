@@ -59,6 +59,20 @@ def test_if_the_peak_cannot_be_reset_the_baseline_is_the_peak(
     assert memory.take_baseline("cpu") == memory.read_peak("cpu") == 3072 * 1024
 
 
+def test_a_peak_is_at_least_the_baseline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = tmp_path / "self"
+    here.mkdir()
+    (here / "status").write_text("VmHWM: 3072 kB\n")
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
+    for baseline, peak in ((3076, 3076), (1024, 3072)):
+        found = memory.read_process("cpu", None, baseline * 1024)
+        assert found["process_baseline_bytes"] == baseline * 1024
+        assert found["process_peak_bytes"] == peak * 1024
+    gone: Any = SimpleNamespace(pids=[1])
+    unknown = memory.read_process("cpu", gone, 1024)
+    assert unknown == {"process_baseline_bytes": 1024, "process_peak_bytes": None}
+
+
 def test_without_proc_getrusage_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(memory, "_PROC", tmp_path / "missing")
     peak = memory.read_peak("cpu")
