@@ -71,7 +71,7 @@ class Program:
     these parameters and running statistics, an optimiser that has seen no step. The harness calls
     it with arrays that the program has not been built with, too, so nothing of the
     first ones may be stored. `read` copies a step's outputs to the host, `state` what steps change.
-    `silence(True)` disables the random numbers of the same step, if it draws any.
+    `use_random(False)` disables the random numbers of the same step, if it draws any.
 
     `lower` gives the compiled step in the framework's own form, where there is one (JAX:
     `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as
@@ -88,7 +88,7 @@ class Program:
     reset: Callable[[ByName], object] = _ignore
     read: Callable[[Any], ByName] = _read_nothing
     state: Callable[[], State] = dict
-    silence: Callable[[bool], object] = _ignore
+    use_random: Callable[[bool], object] = _ignore
     lower: Callable[[Any], Any] | None = None
     held: Callable[[Any], Mapping[str, Any]] = _hold_inputs
     layers: Callable[[Any], ByName] | None = None

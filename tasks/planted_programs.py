@@ -173,7 +173,7 @@ def return_early(build: Build, given: Given) -> Program:
         read=lambda outputs: program.read(outputs.result()),
         state=_before(program.state, wait),
         reset=_before(program.reset, wait),
-        silence=_before(program.silence, wait),
+        use_random=_before(program.use_random, wait),
         held=_before(program.held, wait),
     )
 

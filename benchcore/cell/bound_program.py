@@ -137,7 +137,7 @@ class BoundProgram:
             pairs = zip(self.rotation.buffers, buffers, strict=True)
             buffers = [each for pair in pairs for each in pair]
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
-        program.silence(True)
+        program.use_random(False)
         program.reset(arrays.params)
         initial = program.state() if known else {}
         at_start = left_behind.list_checksums(initial)
@@ -162,7 +162,7 @@ class BoundProgram:
         after_last = program.state()
         if returned:  # of several devices each has a part
             returned.check(outputs[-1] if arrays.inputs else {}, after_last)
-        program.silence(False)
+        program.use_random(True)
         program.reset(self._start.params)
         if known:
             after = left_behind.list_checksums(after_first)
@@ -202,16 +202,16 @@ class BoundProgram:
         return [each for _ in self.rotation.buffers for each in list_work(self.plain_step)]
 
     def check_work(self, list_work: ListWork, unseen: Sequence[str]) -> None:
-        """Raises StepUnlikeProofError where the steps after a reset, or the silenced ones, do
-        something else than those whose calls are `unseen`: they were taken before the program was
-        called otherwise. Reset the program afterwards."""
+        """Raises StepUnlikeProofError where the steps after a reset, or those without random
+        numbers, do something else than those whose calls are `unseen`: they were taken before the
+        program was called otherwise. Reset the program afterwards."""
         self.program.reset(self._start.params)
         drawing = self.list_work(list_work)
         same_work.check_same(unseen, drawing)
-        self.program.silence(True)
-        silent = self.list_work(list_work)
-        self.program.silence(False)
-        same_work.check_silenced(silent, drawing)
+        self.program.use_random(False)
+        without = self.list_work(list_work)
+        self.program.use_random(True)
+        same_work.check_without_random(without, drawing)
 
     def check_block(self, run_steps: RunSteps, synchronise: Synchronise, steps: int) -> None:
         """Run one short block, and check its last outputs, or the state that it leads to. Without a
@@ -230,19 +230,19 @@ class BoundProgram:
             found = program.read(last.outputs)
             program.reset(start.params)
             self._compare(found, program.read(program.step(buffers[-1])), "on unseen inputs")
-        self.check_training(run_steps, silent=True)
+        self.check_training(run_steps, random=False)
 
-    def check_training(self, run_steps: RunSteps, *, silent: bool) -> None:
-        """The part of `check_block` for steps that change a state. Not `silent` is for steps that
-        draw no random numbers. Raises StepUnlikeProofError."""
+    def check_training(self, run_steps: RunSteps, *, random: bool) -> None:
+        """The part of `check_block` for steps that change a state. `random` is for steps that draw
+        no random numbers anyway. Raises StepUnlikeProofError."""
         program, start = self.program, self._start
         if self._at_start:
             number = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
-            program.silence(silent)
+            program.use_random(random)
             program.reset(start.params)
             run_steps(number, self._step_on(Rotation(self._place(start))))
             came = left_behind.sample(program.state())
-            program.silence(False)
+            program.use_random(True)
             program.reset(start.params)
             left_behind.check_end(left_behind.sample({"params": start.params}), came, self._at_end)
 
@@ -251,7 +251,7 @@ class BoundProgram:
         loss, must lead to where the proven step leads on the same batch. Raises
         StepUnlikeProofError."""
         program, start, precision = self.program, self._start.params, self._case.precision
-        program.silence(True)
+        program.use_random(False)
         program.reset(start)
         outputs = program.step(self.inputs)
         synchronise(outputs)
@@ -260,7 +260,7 @@ class BoundProgram:
         outputs = learn()
         synchronise(outputs)
         loss, came = copy_to_host(outputs), left_behind.sample(program.state())
-        program.silence(False)
+        program.use_random(True)
         program.reset(start)
         left_behind.check_loss(float(loss), float(proven), precision)
         left_behind.check_step(left_behind.sample({"params": start}), came, wanted, precision)
@@ -284,7 +284,7 @@ class BoundProgram:
         run_steps(last.step)
         if self._at_start:
             left_behind.check_moved(self._at_start, self.program.state())
-            self._check_next_steps(synchronise, quiet=draws())
+            self._check_next_steps(synchronise, exact=draws())
         elif self._outputs and self._start.inputs:
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
@@ -292,10 +292,10 @@ class BoundProgram:
         elif len(self._outputs) > 1:  # what they are depends on the number of steps
             self._check_changes(last.outputs)
 
-    def _check_next_steps(self, synchronise: Synchronise, *, quiet: bool) -> None:
+    def _check_next_steps(self, synchronise: Synchronise, *, exact: bool) -> None:
         """Take further steps; each must change the state. The last one must change it as the same
         step does after a reset to these parameters, apart from what the optimiser has seen before;
-        `quiet`: both without random numbers. The program is left after that reset and step.
+        `exact`: both without random numbers. The program is left after that reset and step.
         """
         program, states = self.program, []
         until = time.monotonic() + _WATCHING_S
@@ -304,14 +304,14 @@ class BoundProgram:
         ):
             states.append(left_behind.sample(program.state()))
             synchronise(self.plain_step())
-        program.silence(quiet)
+        program.use_random(not exact)
         whole = program.state()
         before = left_behind.sample(whole)
         found = self._take_step(self.plain_step, synchronise)
         program.reset({**whole["params"], **whole.get("statistics", {})})
         buffer = self.rotation.buffers[self.rotation.find_last()]
         fresh = self._take_step(lambda: program.step(buffer), synchronise)
-        program.silence(False)
+        program.use_random(True)
         wanted = {group: of for group, of in fresh.state.items() if group == "statistics"}
         if self._spec.advance is not None:
             wanted.update(self._spec.advance(self._case, before, found.state, fresh.state))

@@ -70,8 +70,8 @@ class Inspection:
                     self._watched["product_size"] = f"{size:.4g} FLOP"
                     taken.pop(OPERATION_SIZE, None)  # of operations that differ more
                 self._watched |= taken
-                if taken.get(DRAWN) == "0":  # so its timed steps are the silent ones of the proof
-                    program.check_training(self._run_steps, silent=False)
+                if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof
+                    program.check_training(self._run_steps, random=True)
 
     def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
         """The part `effective` of a document, with further readings of the manifest."""

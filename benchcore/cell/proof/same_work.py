@@ -1,8 +1,8 @@
 """Whether timed steps, before the proof reads anything of a program, do what its steps do after a
 reset, and whether steps that draw random numbers do what steps that draw none do.
 
-A program knows that it is watched when `place`, `read`, `reset`, `state` or `silence` is called. So
-what its own code calls, and torch's operators, are listed before any of these calls and after."""
+A program knows that it is watched when `place`, `read`, `reset`, `state` or `use_random` is called.
+So its own code's calls, and torch's operators, are listed before any of these calls and after."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def check_same(before: Sequence[str], after: Sequence[str]) -> None:
         )
 
 
-def check_silenced(silent: Sequence[str], drawing: Sequence[str]) -> None:
+def check_without_random(without: Sequence[str], drawing: Sequence[str]) -> None:
     """Raises StepUnlikeProofError where steps without random numbers compute something else than as
     many with them, apart from dropping."""
-    lacking = [each for each in _subtract(silent, drawing) if not _is_of(_OF_MOVING, each)]
+    lacking = [each for each in _subtract(without, drawing) if not _is_of(_OF_MOVING, each)]
     allowed = (*_OF_DROPPING, *_OF_MOVING)
-    more = [each for each in _subtract(drawing, silent) if not _is_of(allowed, each)]
+    more = [each for each in _subtract(drawing, without) if not _is_of(allowed, each)]
     if lacking or more:
         raise StepUnlikeProofError(
             f"with random numbers the step did not call {_join(lacking)}, and called {_join(more)} "

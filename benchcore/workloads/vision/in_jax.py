@@ -178,8 +178,8 @@ def _describe_forward(placed: Placed, state: _State, images: jax.Array) -> dict[
 
 def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
     compiled = jax.jit(_train_step(case, placed), donate_argnums=0 if placed.donate else ())
-    silent, noisy = (jax.device_put(jnp.float32(each), placed.device) for each in (0.0, 1.0))
-    strength = noisy
+    off, full = (jax.device_put(jnp.float32(each), placed.device) for each in (0.0, 1.0))
+    strength = full
 
     def start(given: ByName) -> _State:
         params = placed.params.place(given)
@@ -208,9 +208,9 @@ def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
         nonlocal state
         state = start(given)
 
-    def silence(quiet: bool) -> None:
+    def use_random(on: bool) -> None:
         nonlocal strength
-        strength = silent if quiet else noisy
+        strength = full if on else off
 
     def held(inputs: Inputs) -> dict[str, object]:
         fetched = placed.fetch(inputs)
@@ -220,11 +220,11 @@ def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
             **_describe_forward(placed, state, fetched["images"]),
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,
-            "arguments": (state, fetched, noisy),
+            "arguments": (state, fetched, full),
         }
 
     def layers(inputs: Inputs) -> dict[str, np.ndarray]:
-        noise, images = Noise(jnp.int32(0), silent), placed.fetch(inputs)["images"]
+        noise, images = Noise(jnp.int32(0), off), placed.fetch(inputs)["images"]
         return _name_layers(placed, state.params, state.statistics, images, noise)
 
     return Program(
@@ -233,8 +233,8 @@ def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
         reset=reset,
         read=lambda outputs: {"loss": np.asarray(outputs[1])},
         state=lambda: _to_host(case, placed, state),
-        silence=silence,
-        lower=lambda inputs: compiled.lower(state, placed.fetch(inputs), noisy),
+        use_random=use_random,
+        lower=lambda inputs: compiled.lower(state, placed.fetch(inputs), full),
         held=held,
         layers=layers,
         training=lambda: _make_training(placed, learn, lambda: state, lambda: reset(arrays.params)),

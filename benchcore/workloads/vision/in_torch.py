@@ -209,15 +209,15 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         placed.reset(given)
         _clear(optimizer)
 
-    def silence(quiet: bool) -> None:
-        """Dropout and stochastic depth off: no two frameworks draw the same numbers."""
+    def use_random(on: bool) -> None:
+        """Dropout and stochastic depth, or neither: no two frameworks draw the same numbers."""
         for module, rate in rates.items():
-            module.p = 0.0 if quiet else rate
+            module.p = rate if on else 0.0
 
     def layers(inputs: Inputs) -> dict[str, np.ndarray]:
-        silence(True)
+        use_random(False)
         found = _name_layers(placed, inputs[0])
-        silence(False)
+        use_random(True)
         return found
 
     def held(inputs: Inputs) -> dict[str, object]:
@@ -233,7 +233,7 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         reset=reset,
         read=lambda outputs: {"loss": _to_host(outputs[0])},
         state=lambda: _read_state(model, moments),
-        silence=silence,
+        use_random=use_random,
         held=held,
         layers=layers,
         training=lambda: _make_training(placed, learn, owed, lambda: reset(first)),

@@ -453,23 +453,23 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
         bound.check_block(run, _wait, 9)
 
 
-def test_a_training_that_is_right_only_while_it_is_silenced_is_found() -> None:
-    """Where nothing is drawn, silenced steps are like the others."""
-    quiet = False
+def test_a_training_that_is_right_only_without_random_numbers_is_found() -> None:
+    """Where nothing is drawn, steps without random numbers are like the others."""
+    random = True
 
-    def silence(on: bool) -> None:
-        nonlocal quiet
-        quiet = on
+    def use_random(on: bool) -> None:
+        nonlocal random
+        random = on
 
     def learn(learner: _Learner, images: np.ndarray) -> float:
-        return _learn(learner, images if quiet else images[:1])
+        return _learn(learner, images[:1] if random else images)
 
     def run(number: int, each: Callable[[], object]) -> None:
         for _ in range(number):
             each()
 
     for program, found in ((_Learner(_learn), False), (_Learner(learn), True)):
-        bound = _bind(replace(program.make(), silence=silence), _TRAINED)
+        bound = _bind(replace(program.make(), use_random=use_random), _TRAINED)
         bound.prove(_wait, _wait)
         bound.check_block(run, _wait, 9)
         with (
@@ -477,7 +477,7 @@ def test_a_training_that_is_right_only_while_it_is_silenced_is_found() -> None:
             if found
             else nullcontext()
         ):
-            bound.check_training(run, silent=False)
+            bound.check_training(run, random=True)
 
 
 @pytest.mark.parametrize(

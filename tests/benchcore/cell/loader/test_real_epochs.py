@@ -86,9 +86,7 @@ def trained(
     images = read_image_folder(write_digits(root / "digits", val=2, classes=4), root)
     snapshot, state = root / "snapshot", open_state(root / "state")
     copy_inside_ring(snapshot)
-    _edit(
-        snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, silent)"
-    )
+    _edit(snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, off)")
     _edit(snapshot, "in_torch.py", "constructor)(**options)", "constructor)(dropout=0, **options)")
     dataset = make_dataset(images, batch=16, side=64)
     order = _order_both(framework_environment, "mobilenet_v3_small", dataset)

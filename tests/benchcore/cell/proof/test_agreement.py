@@ -62,8 +62,8 @@ def test_a_frozen_part_of_a_parameter_shows_where_updates_are_no_evidence(tmp_pa
     rows = {(row["b"], row["quantity"]): row for row in compare_all(both, {"loss": 1e-2})}
     assert rows["rounded", MOVED]["agrees"] and not rows["frozen", MOVED]["agrees"]
     assert rows["frozen", "loss"]["agrees"]
-    silent = _save(tmp_path, a={"loss": LOGITS, MOVED: shares["a"]}, b={"loss": LOGITS})
-    assert [row["agrees"] for row in compare_all(silent, {"loss": 1e-2})] == [True, False]
+    unmoved = _save(tmp_path, a={"loss": LOGITS, MOVED: shares["a"]}, b={"loss": LOGITS})
+    assert [row["agrees"] for row in compare_all(unmoved, {"loss": 1e-2})] == [True, False]
 
 
 def test_the_share_of_numbers_that_a_step_moves_is_taken_of_each_large_parameter() -> None:

@@ -16,7 +16,7 @@ import pytest
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.cell.proof.manifest import _read_update
-from benchcore.cell.proof.same_work import check_same, check_silenced
+from benchcore.cell.proof.same_work import check_same, check_without_random
 from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import Spec
 
@@ -36,11 +36,11 @@ _NO_CASE = SimpleNamespace(precision="fp32_ieee")
 def _check(make_step: Callable[[list[str], dict[str, bool]], Callable[[object], object]]) -> None:
     """The step appends what it calls; `seen` is whether the program was called otherwise."""
     calls: list[str] = []
-    state = {"seen": False, "quiet": False}
+    state = {"seen": False, "random": True}
     program = Program(
         step=make_step(calls, state),
         reset=lambda params: state.update(seen=True),
-        silence=lambda quiet: state.update(quiet=quiet),
+        use_random=lambda on: state.update(random=on),
     )
     bound = BoundProgram(program, _SPEC, _NO_CASE, _ARRAYS)
 
@@ -66,22 +66,22 @@ def test_a_step_that_keeps_results_until_somebody_looks_is_found() -> None:
 
 def test_a_step_that_does_less_where_it_draws_is_found() -> None:
     drop = ["operator bernoulli_.float [[4, 9]]", "operator mul.Tensor [[4, 9]]"]
-    _check(lambda calls, state: lambda inputs: state["quiet"] or calls.extend(drop))
+    _check(lambda calls, state: lambda inputs: state["random"] and calls.extend(drop))
     with pytest.raises(StepUnlikeProofError, match="with random numbers the step did not call 'd"):
-        _check(lambda calls, state: lambda inputs: state["quiet"] and calls.append("decay"))
+        _check(lambda calls, state: lambda inputs: state["random"] or calls.append("decay"))
     with pytest.raises(StepUnlikeProofError, match="did not call nothing, and called 'operator re"):
-        check_silenced(drop, [*drop, "operator relu.default [[4, 9]]"])
+        check_without_random(drop, [*drop, "operator relu.default [[4, 9]]"])
     with pytest.raises(StepUnlikeProofError, match="did not call 'a', and called 'b' instead"):
-        check_silenced(["a"], ["b"])
+        check_without_random(["a"], ["b"])
 
 
 def test_dropping_in_place_may_move_what_was_changed_and_skip_nothing() -> None:
     """As the classifier of EfficientNet does, which drops what it has flattened."""
     view, product = "operator view.default [[4, 9]]", "operator mm.default [[4, 9]]"
     moved = [f"operator {each} [[4, 9]]" for each in ("as_strided.default", "clone.default")]
-    check_silenced([product, view], [product, *moved])
+    check_without_random([product, view], [product, *moved])
     with pytest.raises(StepUnlikeProofError, match=r"did not call 'operator mm\.default"):
-        check_silenced([product, view], moved)
+        check_without_random([product, view], moved)
 
 
 def test_as_many_calls_of_each_kind_are_the_same_work_in_any_order() -> None:
