@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from benchcore.demo import story
 from benchcore.demo.documents import DemoNight, make_document
 from benchcore.errors import UserError
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
-from benchcore.planning.matrix import Plan, PlannedDuel, make_plan, plan_document
+from benchcore.planning.matrix import PlannedDuel, make_plan, save_plan
 from benchcore.protocol import name_case
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
@@ -61,19 +60,13 @@ def write_nights(state: State, engine: Engine, last: date, num_days: int) -> lis
     for first in range(0, len(nights), _AT_ONCE):
         of_batch = nights[first : first + _AT_ONCE]
         for night in of_batch:
-            _write_plan(state, night.plan)
+            save_plan(night.plan, campaign_folder(state, night.plan.campaign) / "plan.json")
         insert_documents(engine, [each for night in of_batch for each in list_documents(night)])
         campaigns = [night.plan.campaign for night in of_batch]
         failed = [each for night in of_batch for each in _fail_checks(night)]
         replace_failed_checks(engine, campaigns, failed)
         judge_campaign(engine, *campaigns)
     return nights
-
-
-def _write_plan(state: State, plan: Plan) -> None:
-    """Without `save_plan`'s wait for the disk: nobody resumes a made-up campaign."""
-    path = campaign_folder(state, plan.campaign) / "plan.json"
-    path.write_text(json.dumps(plan_document(plan)), encoding="utf-8")
 
 
 def plan_night(last: date, days_ago: int) -> DemoNight:

@@ -89,7 +89,7 @@ def describe_whole(torch: Any, step: Callable[[], object], num_shapes: int) -> s
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         name, frame = func._schema.name.partition("::")[2], _leave_dispatcher(sys._getframe(2))
-        is_stored = name in _STORING and _find_module(frame) == _ENGINE
+        is_stored = name in _STORING and find_module(frame) == _ENGINE
         if not is_stored and _computes(torch, func, (args, kwargs), out) and _is_outside(frame):
             outside.add(name)
         return out
@@ -141,7 +141,7 @@ def _is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS
     """Whether the innermost code that is no part of torch was reached neither from an optimiser nor
     from a compiled graph."""
     while frame is not None:
-        name = _find_module(frame)
+        name = find_module(frame)
         if name.startswith((_OPTIMIZERS, *of_graphs)):
             return False
         if name.partition(".")[0] != "torch":
@@ -151,13 +151,13 @@ def _is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS
 
 
 def _leave_dispatcher(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and _find_module(frame).startswith(_DISPATCHING):
+    while frame is not None and find_module(frame).startswith(_DISPATCHING):
         frame = frame.f_back
     return frame
 
 
-def _find_module(frame: FrameType | None) -> str:
-    """`torch` for generated code, which has no name."""
+def find_module(frame: FrameType | None) -> str:
+    """The module whose code a frame runs; `torch` for generated code, which has no name."""
     return str((frame and frame.f_globals.get("__name__")) or "torch")
 
 

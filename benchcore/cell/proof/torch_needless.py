@@ -9,6 +9,7 @@ from typing import Any
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
+from benchcore.cell.proof.torch_compiler import find_module
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
 _REPLACING = ("copy_", "fill_", "zero_")
@@ -174,12 +175,8 @@ def _describe_layout(tensor: Any) -> tuple[tuple[int, int], ...]:
 def _is_of_engine(frame: Any) -> bool:
     """Whether no Python function of a hook, or of `torch.utils.checkpoint`, which computes again,
     stands between the engine and the operation. Rules of `vmap` do."""
-    while frame is not None and _find_module(frame).startswith("torch."):
-        if _find_module(frame) in _ENGINE or _find_module(frame) == _AGAIN:
-            return _find_module(frame) != _AGAIN
+    while frame is not None and find_module(frame).startswith("torch."):
+        if find_module(frame) in _ENGINE or find_module(frame) == _AGAIN:
+            return find_module(frame) != _AGAIN
         frame = frame.f_back
     return frame is None
-
-
-def _find_module(frame: Any) -> str:
-    return str(frame.f_globals.get("__name__"))
