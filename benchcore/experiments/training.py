@@ -166,8 +166,8 @@ def conclude_training(
 
 
 def choose_side(workload: str, side: int | None) -> int | None:
-    """The side of images that a user wants, by default the only one or the usual one; None for a
-    workload that takes no images. Raises UserError for a side that it has no use for."""
+    """The width and height of images: the requested one, or the workload's own, or the usual one.
+    None for a workload that takes no images. Raises UserError if one was requested for it."""
     if load_spec(workload).trains_on is None:
         return side  # refused later, by name
     wanted = _find_data(workload, choose_case(workload, _STEP))
@@ -175,7 +175,7 @@ def choose_side(workload: str, side: int | None) -> int | None:
         return side or wanted.side or _USUAL_SIDE
     if side is not None:
         raise UserError(
-            f"wanted no --side for {workload!r}, which takes no images, got {side}; leave it out"
+            f"wanted no --pixels for {workload!r}, which takes no images, got {side}; leave it out"
         )
     return None
 
@@ -219,12 +219,12 @@ def _count_starts(request: TrainingRequest) -> int:
 def _check_side(workload: str, side: int, only: int | None) -> None:
     if only is not None and side != only:
         raise UserError(
-            f"wanted --side {only}, the only one that {workload!r} takes, got {side}; leave it out"
+            f"wanted --pixels {only}, all that {workload!r} takes, got {side}; leave it out"
         )
     if only is None and (not _SMALLEST_SIDE <= side <= 1024 or side % _SMALLEST_SIDE):
         raise UserError(
-            f"wanted --side from {_SMALLEST_SIDE} to 1024 in multiples of {_SMALLEST_SIDE}, the "
-            f"product of all strides, got {side}; write for example --side 224"
+            f"wanted --pixels from {_SMALLEST_SIDE} to 1024 in multiples of {_SMALLEST_SIDE}, the "
+            f"product of all strides, got {side}; write for example --pixels 224"
         )
 
 
@@ -243,7 +243,7 @@ def _order_dataset(request: TrainingRequest, wanted: TrainedData, found: Dataset
     if found.side not in (None, request.side):
         raise UserError(
             f"wanted arrays of images of {request.side} pixels, as arrays are not resized, got "
-            f"{found.side}; choose another workload, or --side {found.side}"
+            f"{found.side}; choose another workload, or --pixels {found.side}"
         )
     if found.num_val == 0:
         raise UserError("wanted images in val/ that can be decoded, got none; add some")

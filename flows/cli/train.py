@@ -40,7 +40,7 @@ _DATASET = (
     "(train/CLASS/*.txt, CLASS/*.txt, *.txt) or a graph (.npz, Planetoid's files), as the workload "
     f"takes. Or install one: {', '.join(NAMES)}."
 )
-_SIDE = "Crop images to this width and height (default 224, or what the workload takes)."
+_PIXELS = "Crop images to this width and height (default 224, or what the workload takes)."
 _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
 _TARGET = (
     "Find how long each side trains until this accuracy (0.9 is 90 %), and whether both sides end "
@@ -71,7 +71,7 @@ def train(
             "--batch-size", "--batch", metavar="EXAMPLES", help="Train on this many per step."
         ),
     ] = 32,
-    side: Annotated[int | None, option("--side", "PIXELS", _SIDE)] = None,
+    pixels: Annotated[int | None, option("--pixels", "COUNT", _PIXELS)] = None,
     data_mode: Annotated[str, option("--data-mode", "NAME", _MODES)] = "end-to-end",
     precision: Annotated[str, option("--precision", "NAME", "Train in this precision.")] = (
         "fp32_ieee"
@@ -102,7 +102,7 @@ def train(
         dataset=dataset,
         epochs=epochs,
         batch=batch,
-        side=choose_side(workload, side),
+        side=choose_side(workload, pixels),
         mode=data_mode,
         precision=precision,
         a=(a, *(a_set or ())),

@@ -79,7 +79,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("equivalence resnet50 --checkpoint .", "wanted a checkpoint that ends in .safetensors"),
         ("equivalence --all --checkpoint x.pth", "whose weights --checkpoint has, got --all"),
         (
-            "train vit_b_16 --dataset x --a jax --b jax --side 64 --checkpoint x.pth",
+            "train vit_b_16 --dataset x --a jax --b jax --pixels 64 --checkpoint x.pth",
             "has the whole model's weights, got one with fewer layers or tokens",
         ),
         ("compare mlp --case infer_b128 --a jax==99.0 --b jax", "99.0"),

@@ -43,7 +43,7 @@ def _train(folder: Path, *options: str, workload: str = "resnet50") -> Any:
         (("--batch-size", "9"), "wanted at least one batch of 9 examples to train on, got 8"),
         (("--data-mode", "psychic"), "no data mode 'psychic'"),
         (("--epochs", "0"), "wanted --epochs from 1 to 1000, got 0"),
-        (("--side", "65"), "wanted --side from 32"),
+        (("--pixels", "65"), "wanted --pixels from 32"),
         (("--dataset", "/nowhere"), "has no folder 'train'"),
         (("--dataset", "mnist-5k-graphs"), "has no folder 'train'"),
     ],
@@ -61,9 +61,17 @@ def test_bad_input_is_refused_before_anything_is_measured(
     [
         ("matmul", (), "wanted a workload that can train on a data set, got 'matmul'"),
         ("small_lm", (), "wanted texts in train/CLASS"),
-        ("small_lm", ("--side", "32"), "wanted no --side for 'small_lm', which takes no images"),
+        (
+            "small_lm",
+            ("--pixels", "32"),
+            "wanted no --pixels for 'small_lm', which takes no images",
+        ),
         ("graph_gcn", (), "wanted an .npz with features"),
-        ("mnist_cnn", ("--side", "32"), "wanted --side 28, the only one that 'mnist_cnn' takes"),
+        (
+            "mnist_cnn",
+            ("--pixels", "32"),
+            "wanted --pixels 28, all that 'mnist_cnn' takes",
+        ),
     ],
 )
 def test_data_that_a_workload_does_not_take_is_refused(
