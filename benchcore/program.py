@@ -118,8 +118,8 @@ class Training:
     `layout` is the layout of its images. `stage` copies a batch's arrays (uint8 images or others,
     int32 labels) into host memory of the program. `send` starts the copy to the device and may
     return before it ends. `learn` enqueues one step and returns its loss; `validate` counts the
-    labels at which the largest logit is (-1 = no label). Both results stay on the device; `owed`
-    returns what is still unfinished there. `see` returns the `pixels` and `labels` that a step
+    labels at which the largest logit is (-1 = no label). Both results stay on the device;
+    `pending` returns the arrays to wait for. `see` returns the `pixels` and `labels` that a step
     gets, which are compared too; `inputs` stand for pixels where there are none. `reset` restores
     the initial state.
     """
@@ -130,7 +130,7 @@ class Training:
     learn: Callable[[Any], Any]
     validate: Callable[[Any], Any]
     see: Callable[[Any], Mapping[str, np.ndarray]]
-    owed: Callable[[], object]
+    pending: Callable[[], object]
     reset: Callable[[], object]
 
 

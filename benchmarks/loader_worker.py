@@ -57,11 +57,11 @@ def main() -> None:
         given = trainer.loader.batches("train", epoch, layout=training.layout)
         placed = [training.send(training.stage(arrays)) for arrays in given]
         trainer.loader.take_digest()
-        runtime.synchronise((training.owed(), placed))
+        runtime.synchronise((training.pending(), placed))
         began = time.perf_counter_ns()
         for batch in placed:
             loss = training.learn(batch)
-        runtime.synchronise((training.owed(), loss))
+        runtime.synchronise((training.pending(), loss))
         return (time.perf_counter_ns() - began) / len(placed)
 
     ways: dict[str, Callable[[int], float]] = {"ours": ours, "bare": bare}

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/overhead.py --state state
 
 Each block of the `noop` workload holds one empty step, so what its clock shows is the harness: the
-clock itself, the loop, and waiting for a device that owes nothing.
+clock itself, the loop, and waiting for a device without work.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
 from dashboards.site.machine_files import write_machine_files
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
-from dashboards.site.numerics import remember_numerics
+from dashboards.site.numerics import write_numerics
 from dashboards.site.operations import operations_page
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
@@ -40,7 +40,7 @@ from dashboards.site.releases import (
     Touched,
     refresh_certificates,
     releases_page,
-    remember_locks,
+    write_locks,
 )
 from dashboards.site.tonight import describe_campaign
 
@@ -133,10 +133,10 @@ def _add_campaign(
     for run, page in list_duels(campaign):
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
-    _remember_cases(files, name, add_night(files, catalog, campaign))
-    remember_locks(files, campaign.raw, campaign.rows("contenders"))
-    remember_numerics(files, campaign)
-    _remember_versions(files, campaign)
+    _write_cases(files, name, add_night(files, catalog, campaign))
+    write_locks(files, campaign.raw, campaign.rows("contenders"))
+    write_numerics(files, campaign)
+    _write_versions(files, campaign)
     num_bytes = files.flush_own()
     entry = describe_entry(campaign, counts, num_bytes)
     entry |= {"verdict": verdict, "pages": pages}
@@ -155,7 +155,7 @@ def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
     ]
 
 
-def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
+def _write_versions(files: SiteFiles, campaign: Campaign) -> None:
     """The newest step time of each version, case and arm, which Compare shows."""
     known = files.read("versions") or {}
     for row in campaign.rows("contenders"):
@@ -175,7 +175,7 @@ def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
     files.write("versions", known)
 
 
-def _remember_cases(files: SiteFiles, campaign: str, keys: Collection[str]) -> None:
+def _write_cases(files: SiteFiles, campaign: str, keys: Collection[str]) -> None:
     """The cases that a campaign measured, as numbers in a list of all: a verdict is about these."""
     known = files.read("measured") or {"cases": [], "campaigns": {}}
     cases = [*known["cases"], *sorted(set(keys) - set(known["cases"]))]

@@ -58,19 +58,19 @@ def keep_output_of_each_input(build: Build, given: Given) -> Program:
 
 
 def repeat_outputs_by_count(build: Build, given: Given) -> Program:
-    """Be honest for as many steps after a reset as a proof takes, and one more, and then return the
-    last outputs in turn."""
+    """Compute as many steps after a reset as a proof takes, and one more; then return the last
+    outputs in turn."""
     program, kept, count = build(), [], 0
-    honest = max(given.num_proof_steps, given.num_buffers) + 1
+    num_computed = max(given.num_proof_steps, given.num_buffers) + 1
 
     def step(inputs: Any) -> object:
         nonlocal count
         count += 1
-        if count <= honest:
+        if count <= num_computed:
             kept.append(program.step(inputs))
             del kept[: -given.num_buffers]
             return kept[-1]
-        return kept[(count - honest - 1) % given.num_buffers]
+        return kept[(count - num_computed - 1) % given.num_buffers]
 
     def restart() -> None:
         nonlocal count
@@ -213,8 +213,8 @@ def work_twice(build: Build, given: Given) -> Program:
 
 def needless_work(build: Build, given: Given) -> Program:
     """Compute something more of the inputs, and add none of it, which slows its side."""
-    program, burdened = build(), _make_burden(given.framework)
-    return replace(program, step=lambda inputs: program.step(burdened(inputs)))
+    program, add_work = build(), _make_work(given.framework)
+    return replace(program, step=lambda inputs: program.step(add_work(inputs)))
 
 
 def _after(first: Callable[..., object], then: Callable[[], object]) -> Callable[..., Any]:
@@ -259,7 +259,7 @@ def _make_rounding(framework: str) -> Callable[[Any], Any]:
     )
 
 
-def _make_burden(framework: str) -> Callable[[Any], Any]:
+def _make_work(framework: str) -> Callable[[Any], Any]:
     """Adds nothing to every number of arrays, tuples, lists and mappings of them, several times."""
 
     def add_nothing(array: Any, sine: Callable[[Any], Any]) -> Any:

@@ -88,7 +88,7 @@ def _serve(requests: socket.socket, imports: Sequence[str]) -> None:
     kept = set(sys.modules)
     for name in imports:
         importlib.import_module(name)
-    _forget_workloads(kept)
+    _unload_workloads(kept)
     while True:
         request, fds, _, _ = socket.recv_fds(requests, 16, 3)
         if not request:
@@ -111,7 +111,7 @@ def _fork(requests: socket.socket, fds: Sequence[int], main: Callable[[list[str]
     os._exit(0)
 
 
-def _forget_workloads(kept: Container[str]) -> None:
+def _unload_workloads(kept: Container[str]) -> None:
     """Let each contender import a workload's code again, as it may be patched in it."""
     from benchcore import workloads
 

@@ -240,7 +240,7 @@ def build(case, arrays, settings):
         learn=learn,
         validate=lambda batch: (batch[1] >= 0).sum(),
         see=see,
-        owed=lambda: None,
+        pending=lambda: None,
         reset=lambda: None,
     )
     return Program(

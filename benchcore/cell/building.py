@@ -104,14 +104,14 @@ def inject_slowdown(bound: BoundProgram, settings: Mapping[str, Any]) -> None:
 
 def _repeat_some(step: Callable[[], object], percent: int) -> Callable[[], object]:
     """A step that runs twice in `percent` of its calls, evenly spread."""
-    owed = 0
+    due = 0
 
     def longer_step() -> object:
-        nonlocal owed
-        owed += percent
-        if owed < 100:
+        nonlocal due
+        due += percent
+        if due < 100:
             return step()
-        owed -= 100
+        due -= 100
         step()
         return step()
 

@@ -134,7 +134,7 @@ def remove_packages(folder: Path) -> bool:
     try:
         with lock.acquire(timeout=0):
             gone = (folder / "venv").rename(folder / f".removed-{uuid.uuid4().hex[:8]}")
-            contents.forget_files(folder)
+            contents.remove_list(folder)
             shutil.rmtree(gone)
     except Timeout:
         return False

@@ -22,7 +22,7 @@ def list_files(folder: Path) -> None:
     write_json(folder / _LIST, found)
 
 
-def forget_files(folder: Path) -> None:
+def remove_list(folder: Path) -> None:
     """Remove the list, once the files are gone."""
     (folder / _LIST).unlink(missing_ok=True)
 

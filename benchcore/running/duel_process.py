@@ -20,7 +20,7 @@ from benchcore.cell.launch import inherited_environ
 from benchcore.planning.catalog import count_devices
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
-from benchcore.running.heartbeat import SILENCE_S, StuckProcessError, follow_progress
+from benchcore.running.heartbeat import HEARTBEAT_LIMIT_S, StuckProcessError, follow_progress
 from benchcore.state import State
 from benchcore.store.packs import unpack
 
@@ -132,7 +132,7 @@ def _conduct(
             env={**inherited_environ(), **_find_job(), "PYTHONPATH": str(snapshot)},
         )
         with end_in_time(process, ends_at) as overdue:
-            stuck = _follow(process, report, SILENCE_S if ended else _longest_step_s(order))
+            stuck = _follow(process, report, HEARTBEAT_LIMIT_S if ended else _longest_step_s(order))
         code = process.returncode
     if document.exists():
         return scratch

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from benchcore.protocol import BEAT_S
 
-SILENCE_S = 60.0
+HEARTBEAT_LIMIT_S = 60.0
 """Without any line: the process is stopped. It reports that it is alive every BEAT_S seconds."""
 _TICK_S = 1.0
 
@@ -20,8 +20,8 @@ class StuckProcessError(Exception):
 
 
 def follow_progress(stream: IO[bytes], stuck_s: float) -> Iterator[dict[str, Any]]:
-    """The events of a process until it closes its pipe. Raises StuckProcessError after SILENCE_S
-    seconds without a line, or `stuck_s` seconds without an event but its heartbeat.
+    """The events of a process until it closes its pipe. Raises StuckProcessError after
+    HEARTBEAT_LIMIT_S seconds without a line, or `stuck_s` seconds with only its heartbeats.
 
     Counts only its own waiting and the process's heartbeats, not the clock: when Slurm suspends
     both, nothing is counted.
@@ -41,8 +41,8 @@ def _read_lines(stream: IO[bytes]) -> Iterator[bytes]:
     while True:
         if not select.select([stream], [], [], _TICK_S)[0]:
             silent_s += _TICK_S
-            if silent_s >= SILENCE_S:
-                raise StuckProcessError(f"it sent no heartbeat for {SILENCE_S:g} s")
+            if silent_s >= HEARTBEAT_LIMIT_S:
+                raise StuckProcessError(f"it sent no heartbeat for {HEARTBEAT_LIMIT_S:g} s")
             continue
         silent_s = 0.0
         chunk = os.read(stream.fileno(), 65536)

@@ -20,7 +20,7 @@ def release_key(framework: str, newer: str, older: str) -> str:
     return f"{framework} {newer} {older}"
 
 
-def remember_numerics(files: SiteFiles, campaign: Campaign) -> None:
+def write_numerics(files: SiteFiles, campaign: Campaign) -> None:
     """Store the newest comparison of each case, arm and quantity by release."""
     known = files.read("numerics") or {}
     compared = campaign.rows("equivalence")
@@ -31,11 +31,11 @@ def remember_numerics(files: SiteFiles, campaign: Campaign) -> None:
         for each in compared:
             sides = {each["a"], each["b"]}
             if each["duel_run"] == row["duel_run"] and sides == {row["a"], row["b"]}:
-                _remember(known.setdefault(release, {}), row, each)
+                _add(known.setdefault(release, {}), row, each)
     files.write("numerics", known)
 
 
-def _remember(found: dict[str, Any], pair: Found, compared: Found) -> None:
+def _add(found: dict[str, Any], pair: Found, compared: Found) -> None:
     words, arm, quantity = name_case_in_words(pair), str(pair["a_arm"]), str(compared["quantity"])
     at = pair["started_at"].isoformat()
     key = f"{words} {arm} {quantity}"

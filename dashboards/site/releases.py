@@ -83,7 +83,7 @@ def refresh_certificates(
     files.write("releases", [*kept, *found])
 
 
-def remember_locks(
+def write_locks(
     files: SiteFiles,
     raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
     contenders: Sequence[Mapping[str, Any]],

@@ -29,7 +29,7 @@ from tasks.prefect_server import TAG
 MISSING = "deadheat: missing nights"
 HEARTBEAT_S = 60
 """Seconds between the heartbeats of a run."""
-SILENCE = timedelta(minutes=5)
+HEARTBEAT_LIMIT = timedelta(minutes=5)
 """A run without a heartbeat for this long has crashed."""
 _LATE = timedelta(hours=2)
 """Added to the longest time between two nights, before one counts as missing."""
@@ -62,19 +62,17 @@ def compute_missing_after(cron: str, timezone: str) -> timedelta:
 
 
 def list_automations(
-    targets: Targets, *, missing_after: timedelta, silence: timedelta = SILENCE
+    targets: Targets, *, missing_after: timedelta, limit: timedelta = HEARTBEAT_LIMIT
 ) -> list[AutomationCore]:
     """All automations; those that post an alert only if there is a webhook."""
-    return list(_list(targets, missing_after, silence))
+    return list(_list(targets, missing_after, limit))
 
 
-def _list(
-    targets: Targets, missing_after: timedelta, silence: timedelta
-) -> Iterator[AutomationCore]:
+def _list(targets: Targets, missing_after: timedelta, limit: timedelta) -> Iterator[AutomationCore]:
     yield AutomationCore(
         name="deadheat: zombie runs",
         description=(
-            f"A run without a heartbeat for {_format_span(silence)} is set to Crashed, which frees "
+            f"A run without a heartbeat for {_format_span(limit)} is set to Crashed, which frees "
             "its slot in the pool. Start it again to resume. Shards are left to their worker."
         ),
         tags=[TAG],
@@ -86,14 +84,14 @@ def _list(
             expect={_HEARTBEAT, *(f"prefect.flow-run.{end}" for end in _ENDS)},
             posture=Posture.Proactive,
             threshold=1,
-            within=silence,
+            within=limit,
         ),
         actions=[
             ChangeFlowRunState(
                 name=None,
                 state=StateType.CRASHED,
                 force=False,
-                message=f"no heartbeat for {_format_span(silence)}; start it again to resume",
+                message=f"no heartbeat for {_format_span(limit)}; start it again to resume",
             )
         ],
     )

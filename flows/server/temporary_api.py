@@ -93,7 +93,7 @@ def start_temporary_api() -> str:
     _wait_until_healthy(server.api_url)
     with get_client(sync_client=True) as client:
         _free_measure_limit(client)
-        _forget_old_runs(client)
+        _delete_old_runs(client)
     return server.api_url
 
 
@@ -196,7 +196,7 @@ def _wait_until_healthy(api: str) -> None:
         time.sleep(0.1)
 
 
-def _forget_old_runs(client: SyncPrefectClient) -> None:
+def _delete_old_runs(client: SyncPrefectClient) -> None:
     """Delete runs that ended long ago, with their logs: a temporary server has no service for it.
     What our own documents hold is not in them."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterEndTime

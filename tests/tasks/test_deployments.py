@@ -56,14 +56,14 @@ from flows.confirm import confirm
 from flows.measure_shard import measure_shard
 from flows.publish import publish
 from flows.server.automations import (
+    HEARTBEAT_LIMIT,
     HEARTBEAT_S,
     MISSING,
-    SILENCE,
     compute_missing_after,
     list_automations,
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
-from flows.server.temporary_api import _forget_old_runs, _free_measure_limit
+from flows.server.temporary_api import _delete_old_runs, _free_measure_limit
 from tasks.alerts import WAITED
 from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.artifacts import shorten_id
@@ -477,10 +477,10 @@ def test_a_temporary_server_forgets_runs_of_long_ago(monkeypatch: pytest.MonkeyP
     with get_client(sync_client=True) as client:
         ended, waiting = (client.create_flow_run(measured) for _ in range(2))
         client.set_flow_run_state(ended.id, Completed(), force=True)
-        _forget_old_runs(client)
+        _delete_old_runs(client)
         client.read_flow_run(ended.id)
         monkeypatch.setattr("flows.server.temporary_api._KEPT", timedelta(days=-1))  # later on
-        _forget_old_runs(client)
+        _delete_old_runs(client)
         with pytest.raises(ObjectNotFound):
             client.read_flow_run(ended.id)
         client.delete_flow_run(waiting.id)
@@ -591,7 +591,7 @@ def test_a_night_is_missing_two_hours_after_its_expected_end(cron: str, hours: i
 
 
 def test_a_run_may_miss_some_heartbeats_before_it_is_taken_for_dead() -> None:
-    assert timedelta(seconds=3 * HEARTBEAT_S) < SILENCE
+    assert timedelta(seconds=3 * HEARTBEAT_S) < HEARTBEAT_LIMIT
 
 
 def test_a_void_run_has_ended() -> None:
@@ -607,7 +607,7 @@ def watched(
 ) -> list[dict[str, Any]]:
     """Automations that report after ten seconds; what they post."""
     short = timedelta(seconds=10)
-    rules = partial(list_automations, missing_after=short, silence=short)
+    rules = partial(list_automations, missing_after=short, limit=short)
     apply(_few(wanted), make_pool(wanted.site), rules)
     with get_client(sync_client=True) as client:
         for each in _read_automations().values():

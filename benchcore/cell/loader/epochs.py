@@ -47,9 +47,9 @@ class Trainer:
         for _ in range(2):
             self.training.learn(self._first("train"))
         self.training.validate(self._first("val"))
-        self.runtime.synchronise(self.training.owed())
+        self.runtime.synchronise(self.training.pending())
         self.training.reset()
-        self.runtime.synchronise(self.training.owed())
+        self.runtime.synchronise(self.training.pending())
         self.loader.take_digest()
 
     def inspect_batch(self) -> Mapping[str, np.ndarray]:
@@ -85,7 +85,7 @@ class Trainer:
             losses.append(self.training.learn(batch))
             if len(losses) >= _AHEAD:
                 self.runtime.release(losses[-_AHEAD])
-        self.runtime.synchronise((self.training.owed(), losses))
+        self.runtime.synchronise((self.training.pending(), losses))
         elapsed_ns = max(1, time.perf_counter_ns() - began)
         gross_mj = read() - before_mj if read else None
         found = {
@@ -114,7 +114,7 @@ class Trainer:
         if self.mode == "host-resident":
             return map(send, staged), "host-resident"
         placed = [send(each) for each in staged]
-        self.runtime.synchronise((self.training.owed(), placed))
+        self.runtime.synchronise((self.training.pending(), placed))
         return iter(placed), "device-resident"
 
     def _stage(self, epoch: int) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """Work of Python's own within a step: loops of its code, and long calls of the standard library.
 
-Both burden a side without a call of its framework."""
+Both make a side slower without a call of its framework."""
 
 from __future__ import annotations
 

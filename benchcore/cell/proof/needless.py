@@ -1,4 +1,4 @@
-"""Work that a step could leave out, which burdens its own side: results that nothing uses, or that
+"""Work that a step could leave out, which slows its own side: results that nothing uses, or that
 the step already had. Values are known by what they hold, so it takes one run of the step."""
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def works_meanwhile() -> bool:
 
 def _list_started() -> list[Path]:
     """The other processes of the group that this process leads, as a contender does: they freeze
-    and thaw with it, so that they burden its side alone."""
+    and thaw with it, so they slow down its side alone."""
     if os.getpgrp() != os.getpid() or sys.platform != "linux":
         return []
     found = []

@@ -155,15 +155,15 @@ def _train(
         return nn.functional.cross_entropy(_widen(forward(images)), labels)
 
     loss_function = _compile(loss_of, wanted.compile)
-    owed = list(params.values())
-    address = owed[-1].data_ptr()
+    trained = list(params.values())
+    address = trained[-1].data_ptr()
 
     def step(inputs: Inputs) -> tuple[torch.Tensor, list[nn.Parameter]]:
         optimizer.zero_grad(set_to_none=True)
         loss = loss_function(*inputs)
         loss.backward()
         update()
-        return loss.detach(), owed
+        return loss.detach(), trained
 
     def reset(given: Mapping[str, np.ndarray]) -> None:
         _copy_into(params, _place(given, "cpu"))
@@ -174,7 +174,7 @@ def _train(
             logits = forward(inputs[0])
         return _held(model, inputs, wanted.compile) | {
             "output_dtype": logits.dtype,
-            "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
+            "state_update": "in place" if trained[-1].data_ptr() == address else "copied",
         }
 
     return Program(

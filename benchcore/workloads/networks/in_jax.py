@@ -391,6 +391,6 @@ def _make_training(
         learn=lambda batch: learn(prepare(batch)),
         validate=lambda batch: count(held(), prepare(batch)),
         see=see,
-        owed=held,
+        pending=held,
         reset=lambda: reset(arrays.params),
     )

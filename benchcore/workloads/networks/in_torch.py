@@ -198,8 +198,8 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
     update = torch.compile(optimizer.step) if wanted.optimizer == "compiled" else optimizer.step
     forward = _spread(placed)
     loss_function = placed.compile(lambda *inputs: compute_loss(forward, inputs))
-    owed = list(params.values())
-    address = _find_address(owed[-1])
+    trained = list(params.values())
+    address = _find_address(trained[-1])
 
     def step(inputs: Inputs) -> tuple[torch.Tensor, list[nn.Parameter]]:
         optimizer.zero_grad(set_to_none=True)
@@ -210,7 +210,7 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
         if placed.devices > 1 and wanted.strategy != "tensor":
             distributed.all_reduce(loss)
             loss /= placed.devices
-        return loss, owed
+        return loss, trained
 
     def reset(given: ByName) -> None:
         placed.reset(given)
@@ -218,8 +218,12 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
             each.zero_()
 
     def held(inputs: Inputs) -> dict[str, object]:
-        updated = "in place" if _find_address(owed[-1]) == address else "copied"
-        state = [*owed, *module.buffers(), *momentum.values()]  # `owed` are this process's parts
+        updated = "in place" if _find_address(trained[-1]) == address else "copied"
+        state = [
+            *trained,
+            *module.buffers(),
+            *momentum.values(),
+        ]  # `trained` are this process's parts
         return placed.hold(inputs) | {"state_update": updated, "state": state}
 
     return Program(
@@ -238,7 +242,7 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
         },
         held=held,
         training=lambda: _make_training(
-            placed, arrays, lambda inputs: step(inputs)[0], owed, lambda: reset(arrays.params)
+            placed, arrays, lambda inputs: step(inputs)[0], trained, lambda: reset(arrays.params)
         ),
     )
 
@@ -264,10 +268,10 @@ def _make_training(
     placed: _Placed,
     arrays: Arrays,
     learn: Callable[[Inputs], torch.Tensor],
-    owed: list[nn.Parameter],
+    trained: list[nn.Parameter],
     reset: Callable[[], None],
 ) -> Training:
-    device = owed[0].device
+    device = trained[0].device
     forward = placed.compile(placed.module)
     last = placed.layout is torch.channels_last
     prepare = _make_prepare(placed, arrays, device)
@@ -293,7 +297,7 @@ def _make_training(
         learn=lambda batch: learn(prepare(batch)),
         validate=validate,
         see=see,
-        owed=lambda: owed,
+        pending=lambda: trained,
         reset=reset,
     )
 

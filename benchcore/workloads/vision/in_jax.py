@@ -266,7 +266,7 @@ def _make_training(
         learn=lambda batch: learn(prepare(batch)),
         validate=lambda batch: count(held().params, held().statistics, prepare(batch)),
         see=see,
-        owed=held,
+        pending=held,
         reset=reset,
     )
 

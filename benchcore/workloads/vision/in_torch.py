@@ -192,8 +192,8 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=LABEL_SMOOTHING)
 
     loss_function = _compile(loss_of, placed.wanted.compile)
-    owed = list(params.values())
-    address = owed[-1].data_ptr()
+    trained = list(params.values())
+    address = trained[-1].data_ptr()
     rates = {each: each.p for each in model.modules() if hasattr(each, "p")}
 
     def learn(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -224,19 +224,19 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         return placed.hold(inputs) | {
             "output_dtype": _output_dtype(placed, inputs[0]),
             "drop_rates": _list_drop_rates(placed, inputs[0]),
-            "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
+            "state_update": "in place" if trained[-1].data_ptr() == address else "copied",
         }
 
     return Program(
         place=placed.place,
-        step=lambda inputs: (learn(*inputs), owed),
+        step=lambda inputs: (learn(*inputs), trained),
         reset=reset,
         read=lambda outputs: {"loss": _to_host(outputs[0])},
         state=lambda: _read_state(model, moments),
         use_random=use_random,
         held=held,
         layers=layers,
-        training=lambda: _make_training(placed, learn, owed, lambda: reset(first)),
+        training=lambda: _make_training(placed, learn, trained, lambda: reset(first)),
     )
 
 
@@ -264,7 +264,7 @@ def _read_state(model: torch.nn.Module, moments: Mapping[str, Tensors]) -> State
 def _make_training(
     placed: _Placed,
     learn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    owed: list[torch.Tensor],
+    trained: list[torch.Tensor],
     reset: Callable[[], None],
 ) -> Training:
     forward, device = _compile(placed.forward, placed.wanted.compile), placed.device
@@ -290,7 +290,7 @@ def _make_training(
         learn=lambda batch: learn(*prepare(batch)),
         validate=validate,
         see=see,
-        owed=lambda: owed,
+        pending=lambda: trained,
         reset=reset,
     )
 

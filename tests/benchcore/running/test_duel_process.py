@@ -148,7 +148,7 @@ def _cells_running(state: State) -> bool:
 def test_a_stopped_conductor_is_ended_and_its_duel_measured_again_or_stored_with_a_status(
     state: State, monkeypatch: pytest.MonkeyPatch, times: int, status: str
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 5.0)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_LIMIT_S", 5.0)
     order = make_order(make_contender("a"), make_contender("b"), starts=1, passes=False)
     stopped, again = set[int](), list[list[str]]()
 
@@ -175,7 +175,7 @@ def test_a_conductor_that_never_answers_leaves_no_document(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a device whose driver hangs: not even its description comes back."""
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 1.0)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_LIMIT_S", 1.0)
     monkeypatch.setattr("benchcore.running.duel_process._conductor_python", _write_sleeper(state))
     order = make_order(make_contender("a"))
     with pytest.raises(ConductorFailedError, match="was ended: it sent no heartbeat for 1 s"):

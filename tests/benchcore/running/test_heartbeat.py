@@ -30,7 +30,7 @@ def test_events_come_through_without_heartbeats(pipe: tuple[IO[bytes], IO[bytes]
 def test_silence_is_noticed(
     pipe: tuple[IO[bytes], IO[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_LIMIT_S", 0.1)
     monkeypatch.setattr(heartbeat, "_TICK_S", 0.02)
     with pytest.raises(StuckProcessError, match="no heartbeat"):
         list(follow_progress(pipe[0], 60))

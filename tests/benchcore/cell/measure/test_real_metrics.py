@@ -142,8 +142,8 @@ def test_jax_waits_for_every_array_that_was_not_donated(
     code = """
 step = jax.jit(lambda x: x + 1, donate_argnums=0)
 given = jnp.ones(3)
-owed = step(given)
-runtime.synchronise([given, owed, "no array"])
+pending = step(given)
+runtime.synchronise([given, pending, "no array"])
 class Slow:
     def __init__(self, deleted): self.deleted, self.waited = deleted, False
     def is_deleted(self): return self.deleted
