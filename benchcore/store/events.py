@@ -1,4 +1,4 @@
-"""Stores events: one per confirmed shift, with its owner and every change by people."""
+"""Stores events: one per confirmed change, with its owner and every change by people."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _open_event(
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
-    """The alerts that are not in the outbox yet, by event: of confirmed shifts, of events that
+    """The alerts that are not in the outbox yet, by event: of confirmed changes, of events that
     became `fixed` by themselves, and of earlier processes that died."""
     with Session(engine) as session:
         rows = session.scalars(select(EventRow).order_by(EventRow.id))

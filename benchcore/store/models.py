@@ -357,7 +357,7 @@ class SuspicionRow(Base):
 
 
 class EventRow(Base):
-    """The one record of a confirmed shift that people triage."""
+    """The one record of a confirmed change that people triage."""
 
     __tablename__ = "event"
     __table_args__ = (_only("state", EventState),)

@@ -1,4 +1,4 @@
-"""Events: the one record of a shift that people triage, and its states."""
+"""Events: the record of a confirmed change that people triage, and its states."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Ceilings come from two sentinels of the same device: a large matrix product (`ma
 precision) and a large array copied in place (`copy`, one for all: bytes have no precision). A step
 beyond them, with every allowance, was not computed or not waited for.
 
-**When a contender is blamed.** The device can reach any rate that a sentinel reached, so the
+**When a contender is invalid.** The device can reach any rate that a sentinel reached, so the
 highest rate counts: of either framework, in undisturbed blocks of this campaign or of the 30 days
 before it. It may still be too low, if something unseen slowed the sentinels. So a contender is
 `invalid_physics` only on two conditions. Its step exceeds the ceiling by more than the two best

@@ -41,7 +41,7 @@ _DRIFT_DEGREE = 3
 """Degree of the curve that is taken out of a drift's nights before their correlation is measured:
 a slow drift fits it, and nights that wander do not."""
 _LASTING = ("shift", "drift", "bridge")
-"""Triggers of a level that has lasted; after the others only a framework can be blamed."""
+"""Triggers of a level that has lasted; after the others only a framework can be the culprit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,8 +42,8 @@ EDGE_DEVIATIONS = 4.0
 
 # Shifts and edges: how long a level must last.
 LASTING_NIGHTS = 3
-"""Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
-starts of one night may share a state that is gone the next, and two nights may both be outliers."""
+"""Nights at a new level before it is a shift and no edge, and before the machine can be its cause:
+all starts of one night may share a state that ends with it, and two nights may be outliers."""
 
 # Trigger `version`: a new environment.
 VERSION_ALPHA = 0.2
@@ -59,7 +59,7 @@ VERSION_BEFORE = 30
 
 # Trigger `drift`: small changes that add up.
 DRIFT_DEVIATIONS = 4.0
-"""A drift in standard errors of the two levels; it is looked at every night."""
+"""A drift in standard errors of the two levels; it is tested every night."""
 LEVEL_NIGHTS = 10
 """Nights whose median is the level, at an anchor and today."""
 
