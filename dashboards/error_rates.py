@@ -79,4 +79,4 @@ def summarise_error_rates(found: Mapping[str, Any]) -> str:
         text += f", {found['unfinished']} unfinished"
     if found["lost"]:
         text += f"; {format_count(len(found['lost']), 'start')} did not count"
-    return text + "."
+    return f"{text[0].upper()}{text[1:]}."

@@ -23,7 +23,7 @@ _SLOW_NS = 3e7
 """From here on a block has 5 steps."""
 _LATENCY = [1.03 + 0.0004 * (each * 37 % 70) + 0.08 * (each % 23 == 0) for each in range(70)]
 """A synchronised step over one in a queue."""
-_COMPILE_S = {"jax-jit": 9.0, "torch-compile": 31.0, "torch-eager": 0.0}
+_COMPILE_S = {"jax-jit": 9.0, "torch-compile": 31.0}
 _NUM_KERNELS = {"jax-jit": 84, "torch-compile": 131, "torch-eager": 402}
 _TELEMETRY = {
     "load_1m": 0.4,
@@ -271,10 +271,12 @@ def _make_manifest(side: _Side) -> dict[str, str]:
     }
 
 
-def _list_stages(side: _Side, share: float = 1.0) -> dict[str, float]:
-    compile_s = _COMPILE_S[_strip(side.planned.arm)] * side.scale("cold_compile_s") * share
+def _list_stages(side: _Side, share: float = 1.0) -> dict[str, float | None]:
+    arm = _strip(side.planned.arm)
+    compile_s = _COMPILE_S.get(arm, 0.0) * side.scale("cold_compile_s") * share
+    parts = [each * compile_s if arm in _COMPILE_S else None for each in (0.1, 0.1, 0.8)]
     first = (1.3, 0.4) if side.framework == "jax" else (2.9, 0.2)
-    seconds = (*first, 0.6, 0.1 * compile_s, 0.1 * compile_s, 0.8 * compile_s, 0.05, 1.2)
+    seconds = (*first, 0.6, *parts, 0.05, 1.2)
     return dict(zip(STAGES, seconds, strict=True))
 
 

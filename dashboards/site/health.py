@@ -74,9 +74,9 @@ def health_page(
     listed = [
         _verdict(nights, state),
         _night_section(nights),
-        _void_section(nights),
+        _void_section(nights) if nights else None,
         _refused_section(state),
-        _check_section(nights),
+        _check_section(nights) if nights else None,
         _calibration_section(calibration, _list_words(catalog)),
         *sections,
         _cost_section(nights, state),
@@ -86,7 +86,12 @@ def health_page(
 
 def _verdict(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     if not nights:
-        return blocks.text("No night has been measured yet.", tone="answer")
+        return blocks.text(
+            "No night has been measured yet. ",
+            blocks.link("Each run", "runs.html"),
+            " lists its void pairs and failed checks.",
+            tone="answer",
+        )
     empty = sum(each["counts"]["counting"] == 0 for each in nights)
     short = sum(each["measured"] < (each["planned"] or 0) for each in nights)
     refused = len(_list_refused(state))

@@ -16,14 +16,19 @@ from benchcore.store.metrics import find_tracked
 from benchcore.store.reports.certificates import list_certificates, list_measuring
 from benchcore.store.reports.release_trends import find_trends
 from dashboards.formatting import format_amounts, format_count
+from dashboards.frames import does_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
 from dashboards.site.names import name_file
 from dashboards.site.numerics import numerics_table, release_key
+from dashboards.site.voids import shorten
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
+_SAME_CASE = (*_SAME_PAIR, "workload", "case_name", "track", "device_fingerprint", "a_arm")
+VOID = "void"
+"""Instead of a certificate: the case was measured, but no pair of it counts."""
 _AMOUNTS = "The newer version's amount over the older one's: step time 1.09x = 9 % slower."
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
 _MOST_CAMPAIGNS = 60
@@ -39,11 +44,15 @@ _COPIED = (
 
 @dataclass
 class Touched:
-    """The releases that new campaigns measured, and what names their cases in words."""
+    """The releases that new campaigns measured, what names their cases in words, and the newest
+    pair of each case that does not count."""
 
     releases: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]])
     cases: dict[tuple[str, str], dict[str, Any]] = field(
         default_factory=dict[tuple[str, str], dict[str, Any]]
+    )
+    void: dict[tuple[Any, ...], dict[str, Any]] = field(
+        default_factory=dict[tuple[Any, ...], dict[str, Any]]
     )
 
     def add(self, campaign: Campaign) -> None:
@@ -53,6 +62,8 @@ class Touched:
             self.cases[row["workload"], row["case_name"]] = case
             if row["kind"] == "cross_version":
                 self.releases.add(tuple(row[key] for key in _SAME_PAIR))
+                if not does_count(row):
+                    self.void[tuple(row[key] for key in _SAME_CASE)] = _describe_void(row)
 
 
 def refresh_certificates(
@@ -80,7 +91,21 @@ def refresh_certificates(
     kept = [
         each for each in known if tuple(each[key] for key in _SAME_PAIR) not in touched.releases
     ]
-    files.write("releases", [*kept, *found])
+    certified = {tuple(each[key] for key in _SAME_CASE) for each in found}
+    older = [each for each in known if each["certificate"] == VOID and each not in kept]
+    void = {tuple(each[key] for key in _SAME_CASE): each for each in older} | {
+        key: row | cases[row["workload"], row["case_name"]] for key, row in touched.void.items()
+    }
+    still = [row for key, row in void.items() if key not in certified]
+    files.write("releases", [*kept, *found, *still])
+
+
+def _describe_void(row: Mapping[str, Any]) -> dict[str, Any]:
+    metric = find_tracked("median_step_ns")
+    without = dict.fromkeys(("bound", "change", "low", "high"))
+    known = {key: row[key] for key in _COPIED if key in row and key not in without}
+    named = {"metric": metric.key, "noun": metric.noun, "certificate": VOID}
+    return {**known, **without, **named, "reason": shorten(row["reason"]), "num_samples": 0}
 
 
 def write_locks(
@@ -214,7 +239,8 @@ def _heat_map(
     lines = [(case[0], [_heat_cell(by_place.get((case, key))) for key in keys]) for case in cases]
     caption = (
         f"{noun.capitalize()} of the new version over that of the old one. Blue is better, orange "
-        "is worse; an empty cell: not measured."
+        "is worse; =: unchanged; with ?: measured, but no change is shown; void: no pair counts; "
+        "empty: not measured."
     )
     return blocks.grid(f"{framework}-{name_file(noun)}", caption, heads, lines, corner="Case")
 
@@ -229,13 +255,16 @@ def _heat_cell(row: Mapping[str, Any] | None) -> blocks.Cell:
     if row is None:
         return None
     title = f"{row['certificate']}: {row['reason']}"
-    if row["certificate"] not in ("better", "worse"):
-        text = "=" if row["certificate"] == "unchanged" else "?"
-        return {"text": text, "level": 0, "title": title, "value": _find_factors(row)["ratio"]}
-    size = 1 + sum(abs(row["change"]) >= each for each in _LEVELS[1:])
-    level = size if row["certificate"] == "better" else -size
+    if row["change"] is None:
+        text = VOID if row["certificate"] == VOID else "?"
+        return {"text": text, "level": 0, "title": title, "value": None}
     factors = _find_factors(row)
     text, _ = format_amounts(**factors)
+    if row["certificate"] not in ("better", "worse"):
+        text = "=" if row["certificate"] == "unchanged" else f"{text}?"
+        return {"text": text, "level": 0, "title": title, "value": factors["ratio"]}
+    size = 1 + sum(abs(row["change"]) >= each for each in _LEVELS[1:])
+    level = size if row["certificate"] == "better" else -size
     return {"text": text, "level": level, "title": title, "value": factors["ratio"]}
 
 
@@ -258,21 +287,25 @@ def _release_section(
 ) -> Block:
     counts = Counter(row["certificate"] for row in rows)
     changed = [row for row in rows if row["certificate"] in ("better", "worse")]
-    rest = [row for row in rows if row not in changed]
-    named = ", ".join(f"{counts[each]} {each}" for each in _ORDER if counts[each])
+    rest = [row for row in rows if row["certificate"] in ("unchanged", "not shown")]
+    void = [row for row in rows if row["certificate"] == VOID]
+    named = ", ".join(f"{counts[each]} {each}" for each in _ORDER if each != VOID and counts[each])
+    tests = f"Of {format_count(len(rows) - len(void), 'test')}: {named}." if named else ""
+    uncounted = f"{format_count(len(void), 'case')} void: no pair counts." if void else ""
     listed = [
-        blocks.text(f"Of {format_count(len(rows), 'test')}: {named}.", tone="answer"),
+        blocks.text(" ".join(filter(None, (tests, uncounted))), tone="answer"),
         _certificate_table(key, changed, "Certificates of changes, largest first."),
         blocks.details(f"Unchanged or not shown ({len(rest)})", [_certificate_table(key, rest)])
         if rest
         else None,
+        blocks.details(f"Void ({len(void)})", [_certificate_table(key, void)]) if void else None,
         numerics_table(f"numerics-{_anchor(key)}", numerics),
         _lock_table(locks.get(key[2]), locks.get(key[1])),
     ]
     return blocks.section(_title(key), listed, id=_anchor(key))
 
 
-_ORDER = ("worse", "better", "unchanged", "not shown")
+_ORDER = ("worse", "better", "unchanged", "not shown", VOID)
 
 
 def _certificate_table(
@@ -288,7 +321,7 @@ def _certificate_table(
             "metric": row["noun"],
             "certificate": blocks.badge(row["certificate"], _TONES[row["certificate"]]),
             "times": _times(row),
-            "bound": f"{100 * row['bound']:g} %",
+            "bound": "" if row["bound"] is None else f"{100 * row['bound']:g} %",
             "samples": row["num_samples"],
             "reason": row["reason"],
         }
@@ -312,6 +345,7 @@ _TONES: Mapping[str, Any] = {
     "better": "good",
     "unchanged": "same",
     "not shown": "unknown",
+    VOID: "unknown",
 }
 
 

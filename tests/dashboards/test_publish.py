@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from result_documents import make_document
+from stored_histories import store_history
 
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
@@ -34,6 +36,17 @@ def test_a_new_site_gets_the_newest_campaigns(
     assert f"The database has {left} more campaigns" in str(files.read("pages/runs"))
     assert list_newest_campaigns(engine, 0) == every[-1:]
     engine.dispose()
+
+
+def test_without_a_night_no_page_claims_that_every_pair_counts(tmp_path: Path) -> None:
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    store_history(engine, state, [make_document(campaign="run-mlp-1")], wrong=[0])
+    engine.dispose()
+    publish.publish_campaign(state, "run-mlp-1")
+    health = str(SiteFiles(state.site).read("pages/health"))
+    assert "No night has been measured yet" in health
+    assert not any(each in health for each in ("Every pair counts", "No check failed"))
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_flow_of_the_deployment_refuses_bad_input(
 
 
 def test_without_calibration_runs_every_rate_is_unknown(tmp_path: Path) -> None:
-    assert _run(tmp_path).startswith("no calibration run judged.")
+    assert _run(tmp_path).startswith("No calibration run judged.")
     found = json.loads(_run(tmp_path, "--json"))
     assert all(row["share"] is None for row in found["rates"])
 

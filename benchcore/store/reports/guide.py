@@ -29,6 +29,8 @@ _AMOUNTS = (
     *("state_bytes_per_device", "communicated_bytes", "numpy_step_ns"),
     *("new_shape_s", "after_new_shapes"),
 )
+_NEVER_COMPILED = "torch-eager"
+"""Arms that begin so. JAX's eager operations are compiled, each for itself."""
 NOT_MEASURED = (
     (
         "Pipeline parallelism",
@@ -130,6 +132,9 @@ def list_answers(
     amounts = _read_amounts(engine, rows)
     for row in rows:
         row["of_a"], row["of_b"] = (amounts.get((row["duel_run"], row[side]), {}) for side in "ab")
+        for side in "ab":
+            if row[f"{side}_arm"].startswith(_NEVER_COMPILED) and row[f"of_{side}"]:
+                row[f"of_{side}"]["cold_compile_s"] = 0.0
         row["break_even"] = find_break_even(row)
     return sort_answers(rows)
 
@@ -246,7 +251,8 @@ def _to_number(value: Any) -> float | None:
 
 def find_break_even(row: Mapping[str, Any]) -> int | None:
     """After how many steps the faster side has also made up for its longer compilation; 0 = it
-    compiles no longer. None = no side is faster, or a compilation was not measured."""
+    compiles no longer. None = no side is faster, or a compilation was not measured. Eager PyTorch
+    has none: 0 s."""
     if row["faster"] is None:
         return None
     sides = [row["of_a"], row["of_b"]]

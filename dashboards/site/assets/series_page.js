@@ -152,7 +152,7 @@
     const devices = new Set(catalog.cases.map((each) => each.device));
     const where = devices.size === 1 ? ` All on ${[...devices][0]}.` : "";
     return deadheat.blocks.page({ title: "Series", lead: `One history for each case, pair and metric. Choose one.${where}`,
-      blocks: [{ kind: "table", name: "series", caption: "Every case that was measured in a night.",
+      blocks: catalog.cases.length === 0 ? [{ kind: "text", tone: "plain", parts: ["No night has been measured yet."] }] : [{ kind: "table", name: "series", caption: "Every case that was measured in a night.",
         columns: [{ key: "case", name: "Case" }, ...(where ? [] : [{ key: "device", name: "Device" }]), { key: "pairs", name: "Pairs" }, { key: "last", name: "Last night" }],
         rows: catalog.cases.flatMap((each) => each.pairs.map((pair) => ({
           case: { text: each.words, href: deadheat.address("series.html", { case: each.key, pair: pair.id }) },

@@ -12,8 +12,10 @@ from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
+from benchcore.store.duels import list_campaigns
 from dashboards.site import releases
 from dashboards.site.files import SiteFiles
+from dashboards.site.gather import read_campaign
 from dashboards.site.releases import releases_page
 
 
@@ -45,6 +47,23 @@ def test_a_backfill_of_many_versions_shows_what_each_did_to_the_one_before(tmp_p
     ]
     (grid,) = heat["blocks"]
     assert [each["text"] for each in grid["columns"]] == ["0.10.2", "0.10.1", "0.10.0"]
+
+
+def test_what_is_not_shown_has_its_factor_and_what_does_not_count_is_named(tmp_path: Path) -> None:
+    files = SiteFiles(tmp_path)
+    void = _certify("0.10.0", "0.9.2", "void_b8") | dict.fromkeys(
+        ("change", "low", "high", "bound")
+    )
+    void |= {"words": "MLP, inference", "certificate": "void", "reason": "'logits' differs"}
+    files.write("releases", [_certify("0.10.0", "0.9.2", change=-0.013), void])
+    heat, section = releases_page(files)["blocks"]
+    cells = {line["head"]: line["cells"] for line in heat["blocks"][0]["rows"]}
+    assert [each["text"] for each in cells["MLP, training"]] == ["1.013x?"]
+    assert [each["text"] for each in cells["MLP, inference"]] == ["void"]
+    assert "'logits' differs" in cells["MLP, inference"][0]["title"]
+    (answer, *details) = section["blocks"]
+    assert answer["parts"] == ["Of 1 test: 1 not shown. 1 case void: no pair counts."]
+    assert [each["summary"] for each in details] == ["Unchanged or not shown (1)", "Void (1)"]
 
 
 def test_releases_that_cost_a_little_each_are_summed_up(tmp_path: Path) -> None:
@@ -87,4 +106,23 @@ def test_a_case_that_only_an_old_campaign_measured_stays(
     releases.refresh_certificates(files, engine, touched, names)
     rows = [each for each in files.read("releases") if each["metric"] == "median_step_ns"]
     assert {each["case_name"]: each["num_samples"] for each in rows} == {"only_then": 3, "tiny": 6}
+    engine.dispose()
+
+
+def test_a_case_is_void_until_a_pair_of_it_counts(tmp_path: Path) -> None:
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    files = SiteFiles(tmp_path / "site")
+    found = list[list[str]]()
+    for number, (case, wrong) in enumerate([("tiny", [0]), ("other", [0]), ("tiny", [])]):
+        name = f"release-jax-{number}"
+        document = make_document((JAX, OLD_JAX), duel_run=f"{number:016x}", campaign=name)
+        document["duel"]["case"] = case
+        store_history(engine, state, [document], wrong)
+        touched = releases.Touched()
+        touched.add(read_campaign(state, engine, name))
+        releases.refresh_certificates(files, engine, touched, list_campaigns(engine))
+        rows = [each for each in files.read("releases") if each["noun"] == "step time"]
+        found.append(sorted(f"{row['case_name']} {row['certificate']}" for row in rows))
+    assert found == [["tiny void"], ["other void", "tiny void"], ["other void", "tiny unchanged"]]
     engine.dispose()

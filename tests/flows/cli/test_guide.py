@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from benchcore.state import open_state
 from benchcore.store.models import PairRatio
 from benchcore.store.reports.guide import GuideFilter, find_break_even, list_answers
 from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
-from dashboards.site.guide import guide_page, list_sentences
+from dashboards.site.guide import describe_answer, guide_page, list_sentences
 
 SLOW_JAX = replace(JAX, step_ns=JAX.step_ns * 3)
 RUNS = [f"{night:016x}" for night in range(3)]
@@ -141,6 +142,21 @@ def test_cases_of_several_shapes_show_what_a_new_one_costs(tmp_path: Path) -> No
     assert row["new_shape_s"] == "250\u00a0ms / 4.00\u00a0s"
     assert row["after_new_shapes"] == "1.02x"
     assert "7 shapes" in row["case"]["text"]
+
+
+def test_compilation_pays_against_eager_pytorch_which_has_none(tmp_path: Path) -> None:
+    eager = replace(TORCH, arm="torch-eager", name="torch-eager-2.10", step_ns=JAX.step_ns * 2)
+    document = make_document([JAX, eager], duel_run="1" * 16)
+    for start in document["contenders"][1]["starts"]:
+        start["stages"] |= dict.fromkeys(("trace", "lower", "compile"))
+    engine = open_history(open_state(tmp_path), [document])
+    (answer,) = list_answers(engine)
+    engine.dispose()
+    a, b = answer["of_a"], answer["of_b"]
+    assert a["cold_compile_s"] > 0 == b["cold_compile_s"]
+    gained_s = (b["median_step_ns"] - a["median_step_ns"]) / 1e9
+    assert answer["break_even"] == math.ceil(a["cold_compile_s"] / gained_s)
+    assert str(describe_answer(answer)["compile"]).endswith(" / none")
 
 
 def test_single_operations_show_what_numpy_takes(tmp_path: Path) -> None:
