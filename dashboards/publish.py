@@ -20,6 +20,7 @@ from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_ns, is_missing
+from dashboards.frames import does_count
 from dashboards.site.downloads import NewPairs, drop_pairs, list_section, write_parquet
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
@@ -156,10 +157,16 @@ def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
 
 
 def _write_versions(files: SiteFiles, campaign: Campaign) -> None:
-    """The newest step time of each version, case and arm, which Compare shows."""
+    """The newest step time of each version, case and arm in a pair that counts, for Compare."""
     known = files.read("versions") or {}
+    counting = {
+        (row["duel_run"], row[side])
+        for row in campaign.rows("ratios")
+        if does_count(row)
+        for side in ("a", "b")
+    }
     for row in campaign.rows("contenders"):
-        if row["status"] != "ok" or is_missing(row["median_step_ns"]):
+        if (row["duel_run"], row["name"]) not in counting or is_missing(row["median_step_ns"]):
             continue
         key = case_key({**row, "device_fingerprint": campaign.first["device_fingerprint"]})
         arm = name_arm(row["framework"], row["arm"])

@@ -78,7 +78,10 @@ def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
     """One per case and pair of the newest JAX and the newest PyTorch."""
     pairs = newest_pair_rows(campaign.rows("ratios"))
     amounts = index_contenders(campaign)
-    listed = [_describe_cell(row, amounts) for row in pairs if row["workload"] not in NO_FRAMEWORKS]
+    rows = [row for row in pairs if row["workload"] not in NO_FRAMEWORKS]
+    rows.sort(key=lambda row: order_words(row["a_version"], row["b_version"]))
+    several = [side for side in ("a", "b") if len({row[f"{side}_version"] for row in rows}) > 1]
+    listed = [_describe_cell(row, amounts, several) for row in rows]
     with_fair = {cell["key"] for cell in listed if cell["fair"]}
     return [{**cell, "has_fair": cell["key"] in with_fair} for cell in listed]
 
@@ -90,8 +93,11 @@ def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]
 
 
 def _describe_cell(
-    row: dict[str, Any], amounts: Mapping[tuple[str, str], Mapping[str, Any]]
+    row: dict[str, Any],
+    amounts: Mapping[tuple[str, str], Mapping[str, Any]],
+    several: Sequence[str],
 ) -> dict[str, Any]:
+    """Cells name the versions of the sides that have `several`, as in a backfill."""
     counts = bool(row["counts"]) and not is_missing(row["log_ratio"])
     sides = [amounts.get((row["duel_run"], row[side]), {}) for side in ("a", "b")]
     row = {**row, "checkpoint": sides[0].get("checkpoint")}
@@ -102,6 +108,9 @@ def _describe_cell(
         **describe_case(row),
         "setting": name_setting(row),
         "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
+        "versions": ", ".join(
+            f"{FRAMEWORKS[row[f'{side}_framework']]} {row[f'{side}_version']}" for side in several
+        ),
         "fair": is_fair(row),
         **{name: round_log(row[key]) if counts else None for name, key in _LOGS},
         "shown": format_speedup(row["log_ratio"], row["low"], row["high"]) if counts else "void",

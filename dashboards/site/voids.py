@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.names import name_case_in_words
@@ -14,6 +14,8 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
 
 _LONGEST = 240
+_MOST_PAIRS = 20
+"""Pairs that are listed at once; more are folded below their causes."""
 
 
 def shorten(reason: object) -> str:
@@ -69,5 +71,23 @@ def list_section(campaign: Campaign) -> Block | None:
         column("reason", "Reason"),
     )
     caption = "Measured, but not counted. The duel shows its times and failed checks."
-    table = blocks.table("voids", caption, columns, rows)
-    return blocks.section("What does not count, and why?", [table], id="voids")
+    listed = [blocks.table("voids", caption, columns, rows)]
+    if len(found) > _MOST_PAIRS:
+        summary = f"{len(found)} pairs, each with its reason"
+        listed = [_cause_table(found), blocks.details(summary, listed)]
+    return blocks.section("What does not count, and why?", listed, id="voids")
+
+
+def _cause_table(found: Sequence[tuple[Mapping[str, Any], str]]) -> Block | None:
+    count = Counter((name_case_in_words(row), cause) for row, cause in found)
+    rows = [
+        {"case": case, "cause": cause, "pairs": pairs}
+        for (case, cause), pairs in count.most_common()
+    ]
+    columns = (
+        column("case", "Case"),
+        column("cause", "Cause", lead=True),
+        column("pairs", "Pairs", align="number", lead=True),
+    )
+    caption = "Measured, but not counted, by cause."
+    return blocks.table("causes", caption, columns, rows)

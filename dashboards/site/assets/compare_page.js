@@ -4,9 +4,11 @@
 (() => {
   const { h, load } = deadheat;
 
+  const FRAMEWORKS = { jax: "JAX", torch: "PyTorch" };
+
   function choose(name, value, options, changed) {
     const box = h("select", { onchange: () => changed(box.value) },
-      h("option", { value: "" }, "choose"), ...options.map((each) => h("option", { value: each }, each)));
+      h("option", { value: "" }, "choose"), ...options.map((each) => h("option", { value: each }, FRAMEWORKS[each] || each)));
     box.value = options.includes(value) ? value : "";
     return h("label", {}, name, box);
   }

@@ -71,24 +71,29 @@
   }
 
   function drawGrid(cells, metric, name) {
-    const batches = [...new Set(cells.map((cell) => cell.batch))].sort((a, b) => a - b);
+    // A backfill has many versions of a framework: each has a column, in the order of its cells.
+    const several = cells.some((cell) => cell.versions);
+    const columnOf = (cell) => (several ? cell.versions : cell.batch);
+    const headOf = (cell) => (several ? cell.words : cell.setting);
+    const found = [...new Set(cells.map(columnOf))];
+    const columns = several ? found : found.sort((a, b) => a - b);
     const shared = describeUsual(cells);
     const rows = new Map();
     for (const cell of cells) {
-      const id = [cell.setting, cell.pair_id, cell.device].join(" ");
+      const id = [headOf(cell), several ? cell.pair : cell.pair_id, cell.device].join(" ");
       if (!rows.has(id)) rows.set(id, { first: cell, cells: new Map() });
-      rows.get(id).cells.set(cell.batch, cell);
+      rows.get(id).cells.set(columnOf(cell), cell);
     }
     const caption = `${captionOf(metric)}${shared.several ? ` Against PyTorch ${shared.usual}, unless a cell names another arm.` : ""}`;
-    if (cells.length < rows.size * batches.length * FULL_ENOUGH) return drawFamilies(cells, metric, name, caption, shared);
+    if (cells.length < rows.size * columns.length * FULL_ENOUGH) return drawFamilies(cells, metric, name, caption, shared);
     const listed = [...rows.values()].sort((a, b) =>
-      a.first.setting.localeCompare(b.first.setting) || a.first.pair.localeCompare(b.first.pair));
+      headOf(a.first).localeCompare(headOf(b.first)) || a.first.pair.localeCompare(b.first.pair));
     return deadheat.blocks.render({
-      kind: "grid", name, corner: "Workload, by batch", unit: "batch", caption,
-      columns: batches.map(String),
-      rows: listed.map(({ first, cells: byBatch }) => ({
-        head: { text: first.setting, note: shared.note(first) },
-        cells: batches.map((batch) => gridCell(byBatch.get(batch), metric)),
+      kind: "grid", name, corner: several ? "Case, by version" : "Workload, by batch", unit: several ? "" : "batch", caption,
+      columns: columns.map(String),
+      rows: listed.map(({ first, cells: own }) => ({
+        head: { text: headOf(first), note: shared.note(first) },
+        cells: columns.map((each) => gridCell(own.get(each), metric)),
       })),
     });
   }
@@ -100,7 +105,7 @@
     const families = new Map();
     for (const cell of order) families.set(cell.model, [...(families.get(cell.model) || []), cell]);
     const label = (cell) => [...cell.setting.split(", ").slice(1).filter((each) => precise || each !== cell.precision),
-      `batch ${cell.batch}`, shared.note(cell)].filter(Boolean).join(", ");
+      `batch ${cell.batch}`, cell.versions, shared.note(cell)].filter(Boolean).join(", ");
     const tile = (cell) => {
       const { text, level: shade, href, title } = gridCell(cell, metric);
       return h("li", { class: shade === undefined ? "void" : `level l${shade}`, title },
