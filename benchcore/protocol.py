@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from benchcore.device_names import parse_device
 from benchcore.json_types import Amount, Hash, Name, Sha256, Text, Time, from_json, is_sha256
 
 SCHEMA = 1
@@ -51,30 +51,9 @@ StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
 
 
-_DEVICE = re.compile(r"(cpu|tpu|cuda)(?:(?<=cuda):(0|[1-9][0-9]{0,2}))?")
-
-
-@dataclass(frozen=True)
-class Device:
-    """What a device's name means; `cuda` is the first GPU."""
-
-    kind: str
-    """`cpu`, `tpu` or `cuda`."""
-    ordinal: int = 0
-
-
 def name_case(workload: str, case: str, track: str = DEFAULT_TRACK) -> str:
     """`mlp train_b128`, with the track where it is not the default one."""
     return f"{workload} {case}" + ("" if track == DEFAULT_TRACK else f" ({track})")
-
-
-def parse_device(name: object) -> Device:
-    """Read `cpu`, `cuda`, `cuda:N` or `tpu`. Raises ValueError for any other name."""
-    found = _DEVICE.fullmatch(name) if isinstance(name, str) else None
-    if found is None:
-        raise ValueError(f"no device {name!r:.100}; devices are 'cpu', 'cuda', 'cuda:N' and 'tpu'")
-    kind, ordinal = found.groups()
-    return Device(kind, int(ordinal or 0))
 
 
 @dataclass(frozen=True, kw_only=True)

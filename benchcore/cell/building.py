@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import zipfile
 from collections.abc import Callable, Mapping
@@ -44,6 +45,17 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
             f"differ, such as {wrong[0]!r}"
         )
     return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
+
+
+def digest(arrays: Arrays) -> str:
+    """SHA-256 of names, shapes, types and bytes: checks that contenders got the same inputs."""
+    sha = hashlib.sha256()
+    for group in (arrays.params, arrays.inputs):
+        for name in sorted(group):
+            array = group[name]
+            sha.update(f"{name}{array.shape}{array.dtype}".encode())
+            sha.update(array.tobytes())
+    return sha.hexdigest()
 
 
 def make_other_arrays(spec: Spec, case: Any, seed: int) -> Arrays:

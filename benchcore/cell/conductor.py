@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.ladder import CrashLadder
 from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.loader.epochs import list_tolerances
-from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
 from benchcore.cell.proof import agreement
@@ -21,6 +20,9 @@ from benchcore.cell.result.duel import PassesOf
 from benchcore.cell.start import StartRunner, report_progress
 from benchcore.protocol import DuelOrder, StoppedBy
 from benchcore.workloads.contract import import_spec
+
+if TYPE_CHECKING:
+    from benchcore.cell.loader.server_process import LoaderProcess
 
 
 class Conductor:
@@ -80,6 +82,8 @@ class Conductor:
 
     def _run_with_loader(self) -> StoppedBy:
         """Starts that train on the batches of one loader. Passes measure single steps only."""
+        from benchcore.cell.loader.server_process import LoaderProcess
+
         with closing(LoaderProcess(self._order, self._scratch)) as loader:
             return self._run_starts(loader)
 

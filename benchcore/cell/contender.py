@@ -5,33 +5,31 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, make_start, put_weights
+from benchcore.cell.building import bind_program, digest, make_start, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
-from benchcore.cell.document import size_case
-from benchcore.cell.failures.status import classify_exception
-from benchcore.cell.group import Group
+from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
-from benchcore.cell.loader.client import LoaderClient
-from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.in_numpy import time_in_numpy
 from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.cell.measure.new_shapes import measure_new_shapes
 from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
-from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.switches import SwitchLog, list_process_switches, watch_audit_hooks
 from benchcore.cell.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
-from benchcore.protocol import DataMode
-from benchcore.workloads.contract import Spec, import_spec
+from benchcore.workloads.contract import Spec, import_spec, size_case
+
+if TYPE_CHECKING:  # imported where an order needs it, before its program could change it
+    from benchcore.cell.group import Group
+    from benchcore.cell.loader.epochs import Trainer
+    from benchcore.protocol import DataMode
 
 _REWARM_NS = 20_000_000
 _STEPS_FOR_MEMORY = 5
@@ -54,8 +52,7 @@ class Contender:
         self._learn_first: Callable[[], object] | None = None
 
     def serve(self) -> None:
-        """Answer messages until the conductor closes the pipe. A failure is reported and ends this
-        process."""
+        """Answer messages until the conductor closes the pipe, or report a failure and end."""
         try:
             self.prepare(self._channel.receive())
             while self.answer(self._channel.receive()):
@@ -63,7 +60,10 @@ class Contender:
         except ChannelClosedError:
             return
         except BaseException as error:  # noqa: BLE001 - the one place where a crash becomes a status
-            self._channel.send({"failed": _describe_failure(error, self._stage)})
+            self._channel.send({"failed": describe_exception(error, self._stage)})
+        finally:
+            if self._group is not None:
+                self._group.end()
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -92,6 +92,9 @@ class Contender:
         self._spec = import_spec(order["workload"])
         self._switches.compare()
         if order["purpose"] == "proof":
+            from benchcore.cell.proof.case import save_proof
+
+            self._save_proof = save_proof
             self._initialise(order["precision"])
             self._channel.send({"prepared": {"canary": self._canary}})
         else:
@@ -102,6 +105,8 @@ class Contender:
         self._device, self._num_devices = self._order["device"], devices
         with self._timed("init"):
             if (size := self.runtime.count_processes(devices, self._order["settings"])) > 1:
+                from benchcore.cell.group import Group
+
                 self._group = Group(self._order, size)
                 self._channel.send({"stage": "init", "members": self._group.pids})
             self.runtime.initialise(
@@ -171,6 +176,10 @@ class Contender:
         order, spec = self._order, self._spec
         if order["dataset"] is None:
             return spec.make_arrays(case, order["seed"])
+        from benchcore.cell.loader.client import LoaderClient
+        from benchcore.cell.loader.epochs import Trainer
+
+        self._trainer = Trainer
         self._loader = LoaderClient(order["dataset"], Path(order["loader_folder"]), order["seed"])
         batch = self._loader.take_first("train", layout="NHWC")
         assert spec.make_training_arrays is not None
@@ -197,7 +206,7 @@ class Contender:
         return None
 
     def _make_trainer(self, mode: DataMode, powercap: Path = energy.POWERCAP) -> Trainer:
-        return Trainer(
+        return self._trainer(
             training=self._training,
             loader=self._loader,
             mode=mode,
@@ -304,7 +313,7 @@ class Contender:
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
         """Save the evidence for a proof; return the names of its arrays."""
         self._stage = "prove"
-        return save_proof(
+        return self._save_proof(
             self._spec,
             message,
             lambda *given: bind_program(self._order, *given),
@@ -350,8 +359,7 @@ class Contender:
         return {**({"measured": measured} if measured else {}), **found}
 
     def _profile(self) -> dict[str, Any] | None:
-        """Run some plain steps, and as many under the framework's profiler, which slows them
-        down."""
+        """Run some plain steps, and as many under the framework's profiler, which is slower."""
         self._stage = "profile"
         step_ns = self._run_steps(1)
         steps = max(_FEWEST_PROFILED, min(_MOST_PROFILED, round(_PROFILED_NS / step_ns)))
@@ -390,9 +398,3 @@ def _find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
         case = size_case(case, dataset["batch"], dataset["side"])
     other = order.get("precision")
     return case if other is None else dataclasses.replace(case, precision=other)
-
-
-def _describe_failure(error: BaseException, stage: str) -> dict[str, str]:
-    ending = classify_exception(error, stage)
-    formatted = "".join(traceback.format_exception(error))[-8000:]
-    return {**dataclasses.asdict(ending), "stage": stage, "traceback": formatted}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import platform
 import uuid
@@ -17,7 +18,7 @@ from benchcore.cell.result.duel import Dataset, Duel, Harness
 from benchcore.cell.result.start import STAGES, Memory, Start
 from benchcore.json_types import to_json
 from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, Role, Track
-from benchcore.workloads.contract import Spec
+from benchcore.workloads.contract import Spec, size_case
 
 PRODUCTS_LATER = "products_later"
 """In `effective`, beside `products`: those of the start that no program can foresee."""
@@ -48,6 +49,19 @@ def new_start(index: int, compilation: int, seed: int) -> dict[str, Any]:
         inputs_sha256=None,
     )
     return to_json(start)
+
+
+def record_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:
+    """Add a block to a start; of an epoch also its losses and the digest of its batches."""
+    start["compilations_in_blocks"] += found["compilations"]
+    start["blocks"].append({**turn, **{key: found[key] for key in ("steps", "elapsed_ns")}})
+    if "loss" not in found:
+        return
+    digests = start["inputs_sha256"] + found["sha256"]
+    start["inputs_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+    kept = ("wait_ns", "loss", "correct", "validation_ns", "gross_mj")
+    row = {"epoch": turn["round"], **{key: found[key] for key in kept}}
+    start["epochs"] = [*(start["epochs"] or ()), row]
 
 
 def new_contender(order: ContenderOrder) -> dict[str, Any]:
@@ -119,12 +133,6 @@ def find_order_case(order: DuelOrder, spec: Spec) -> Any:
     """The case of an order, with its dataset's batch and side, if it has one."""
     case, dataset = spec.cases[order.case], order.dataset
     return case if dataset is None else size_case(case, dataset.batch, dataset.side)
-
-
-def size_case(case: Any, batch: int, side: int | None) -> Any:
-    """A training case with another batch, and another side where the network takes any."""
-    sized = {"side": side} if "side" in vars(case) else {}
-    return dataclasses.replace(case, batch=batch, **sized)
 
 
 def name_epochs(case: Any, side: int | None) -> str:

@@ -3,7 +3,6 @@ others follow its steps, and live, freeze and end with it, in its process group.
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import os
 import shutil
@@ -38,7 +37,6 @@ class Group:
         self._members = [_start_member() for _ in range(1, size)]
         for rank, member in enumerate(self._members, start=1):
             member.channel.send({"order": dict(order), **dataclasses.asdict(self.place(rank))})
-        atexit.register(self._end)  # before the framework's own end, which waits for all
 
     @property
     def pids(self) -> list[int]:
@@ -90,7 +88,8 @@ class Group:
             own_step=lambda given: program.step(given.inputs),
         )
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Let the others end, and remove what was shared with them."""
         for member in self._members:
             member.channel.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -8,8 +8,8 @@ import os
 from typing import Any
 
 from benchcore.cell.runtime import Place
+from benchcore.device_names import parse_device
 from benchcore.program import UnsupportedError
-from benchcore.protocol import parse_device
 
 _MEETING_S = 120
 """Within this all must have imported JAX: the conductor's own limit is usually shorter."""

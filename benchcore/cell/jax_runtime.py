@@ -27,8 +27,8 @@ from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.same_work import list_calls
 from benchcore.cell.proof.switches import AS_SET, CONFIG, describe_changes
 from benchcore.cell.runtime import ALONE, Place, name_devices
+from benchcore.device_names import parse_device
 from benchcore.program import REFERENCE, UnsupportedError
-from benchcore.protocol import parse_device
 
 # Duration events that JAX reports for each compilation, and our stages (jax.monitoring; names as
 # of 0.4.36 to 0.12).

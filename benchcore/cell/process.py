@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -202,10 +200,3 @@ def start_contender(
     os.close(orders_in)
     os.close(answers_out)
     return ContenderProcess(process, Channel(answers_in, orders_out), log, began, oom_kills)
-
-
-def die_with_parent() -> None:
-    """Have Linux kill this process when its parent dies, even while it is frozen."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

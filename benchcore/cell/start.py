@@ -12,20 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.kernel_log import KernelLog
 from benchcore.cell.failures.status import INFRASTRUCTURE, ContenderFailedError
 from benchcore.cell.launch import Launcher
-from benchcore.cell.loader.epochs import record_block
-from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import gpu, host
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.cell.measure.machine_probe import MachineProbe
 from benchcore.cell.process import ContenderProcess
 from benchcore.cell.proof import agreement
-from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, parse_device
+from benchcore.device_names import parse_device
+from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder
+
+if TYPE_CHECKING:
+    from benchcore.cell.loader.server_process import LoaderProcess
 
 # Latency samples over all starts: the fewest for steps of any length, the most within the time of
 # a few blocks, which lets three starts reach a p99.
@@ -265,7 +267,7 @@ class StartRunner:
         telemetry = self._telemetry.sample(own_pids)
         if self.order.limits.freeze:
             telemetry["thawed_contenders"] = len(thawed)
-        record_block(start, block, {**turn, "telemetry": telemetry})
+        document.record_block(start, block, {**turn, "telemetry": telemetry})
 
     def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
         """Time single steps after the rounds, one contender after another."""

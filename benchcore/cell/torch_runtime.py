@@ -26,8 +26,8 @@ from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.runtime import ALONE, Place, name_devices
+from benchcore.device_names import parse_device
 from benchcore.program import REFERENCE, UnsupportedError
-from benchcore.protocol import parse_device
 
 # The rounding of float32 operands; in the bf16 cases no matmul has float32 operands.
 _FP32_PRECISION = {

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from benchcore.device_names import parse_device
 from benchcore.errors import UserError
 from benchcore.planning.catalog import check_settings
 from benchcore.planning.requests import name_arm
-from benchcore.protocol import COMPARED, ComparedFramework, parse_device
+from benchcore.protocol import COMPARED, ComparedFramework
 from benchcore.workloads.settings import DEFECTS
 
 H100 = "LucasTakanori/jax-pytorch-h100-benchmark"

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.cell.document import spec_case
+from benchcore.device_names import parse_device
 from benchcore.planning.breadth import list_arms, list_breadth
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.profiles import Match, Profile, breadth, list_sentinels
 from benchcore.planning.tracks import DEFAULT_TRACK, JAX_NEWEST, TORCH_EAGER
-from benchcore.protocol import parse_device
 from benchcore.store.reports.operations import Answer, list_operations, measure_slowness
 
 OPERATION_S = 75.0

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import UserError
 from benchcore.experiments.compare import (
@@ -40,6 +39,7 @@ from benchcore.workloads.contract import (
     TrainedGraphs,
     TrainedImages,
     TrainedTexts,
+    size_case,
 )
 
 _PREPARE_S = 1800.0

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchcore.device_names import parse_device
 from benchcore.errors import UserError
 from benchcore.experiments.compare import MIN_STARTS, check_frameworks, choose_case
 from benchcore.planning.catalog import load_spec, options_of
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
-from benchcore.protocol import DuelLimits, parse_device
+from benchcore.protocol import DuelLimits
 from benchcore.running.plans import draft_named
 from benchcore.state import State
 from benchcore.store.database import open_database

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchcore.device_names import parse_device
 from benchcore.planning.catalog import find_case, options_of
-from benchcore.protocol import parse_device
 from benchcore.workloads.settings import DEFECTS, XLA_FLAGS
 
 Settings = Mapping[str, str]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.document import end_case
+from benchcore.device_names import parse_device
 from benchcore.environments.version_requests import Release, parse_request
 from benchcore.errors import UserError
 from benchcore.json_types import from_json
@@ -33,7 +34,6 @@ from benchcore.protocol import (
     flatten_limits,
     gather_limits,
     name_case,
-    parse_device,
     write_json,
 )
 

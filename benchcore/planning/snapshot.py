@@ -12,7 +12,15 @@ from pathlib import Path
 from benchcore.state import hold_lock
 
 _PACKAGE = Path(__file__).parent.parent
-_INSIDE = ("__init__.py", "json_types.py", "program.py", "protocol.py", "cell", "workloads")
+_INSIDE = (
+    "__init__.py",
+    "device_names.py",
+    "json_types.py",
+    "program.py",
+    "protocol.py",
+    "cell",
+    "workloads",
+)
 
 
 def list_inside_files(package: Path = _PACKAGE) -> list[Path]:

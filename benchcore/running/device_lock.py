@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from benchcore import variables
 from benchcore.cell.measure import gpu
-from benchcore.protocol import parse_device
+from benchcore.device_names import parse_device
 from benchcore.running.slurm.slots import list_gpus, name_slot
 
 _POLL_S = 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Mapping
@@ -143,6 +144,12 @@ make_idle_spec = functools.partial(
     tolerances=lambda case: {},
 )
 """The spec of a workload without arrays, arithmetic and outputs: nothing is there to compare."""
+
+
+def size_case(case: Any, batch: int, side: int | None) -> Any:
+    """A training case with another batch, and another side where the network takes any."""
+    sized = {"side": side} if "side" in vars(case) else {}
+    return dataclasses.replace(case, batch=batch, **sized)
 
 
 def import_spec(workload: str) -> Spec:

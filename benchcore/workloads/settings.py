@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.protocol import parse_device
+from benchcore.device_names import parse_device
 
 JAX_COMPILE = ("jit",)
 TORCH_COMPILE = (

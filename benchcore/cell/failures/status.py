@@ -2,7 +2,7 @@
 
 | status | decided by |
 |---|---|
-| crash, oom, unsupported, environment, numerics (canary) | `classify_exception`, `classify_exit` |
+| crash, oom, unsupported, environment, numerics (canary) | `exceptions`, `classify_exit` |
 | killed | `classify_exit`: SIGKILL, and the kernel did not report that memory ran out |
 | timeout, crash (garbage on the pipe) | `process.ContenderProcess.request` |
 | timeout (of all contenders) | `Conductor.describe_ended`: the duel hung, twice |
@@ -17,15 +17,29 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from signal import SIGKILL, Signals
+from typing import Literal
 
-from benchcore.cell.building import WeightsUnusableError
 from benchcore.cell.failures.kernel_log import Xid
-from benchcore.cell.loader.client import LoaderFailedError
-from benchcore.cell.proof.canary import CanaryContradictsError
-from benchcore.cell.proof.left_behind import StepUnlikeProofError
-from benchcore.cell.result.contender import Cause
-from benchcore.program import UnsupportedError
 
+Cause = Literal[
+    "illegal_address",
+    "cuda_error",
+    "autotuning",
+    "out_of_memory",
+    "hardware",
+    "killed",
+    "signal",
+    "timeout",
+    "garbage",
+    "no_result",
+    "not_finite",
+    "unproven_step",
+    "precision",
+    "import",
+    "environment",
+    "unsupported",
+    "exception",
+]
 INFRASTRUCTURE = "infrastructure"
 """Status of a failure that no contender caused: it ends the duel and is not in a result."""
 
@@ -69,30 +83,6 @@ class Ending:
     status: str
     cause: Cause
     reason: str
-
-
-def classify_exception(error: BaseException, stage: str) -> Ending:
-    """Classify an exception that ended a contender in this stage, by what Python knows."""
-    text = f"{type(error).__name__}: {error}"
-    return Ending(*_classify(error, text, stage), text[:2000])
-
-
-def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
-    if stage == "import" and isinstance(error, ImportError):
-        return "environment", "import"
-    if isinstance(error, CanaryContradictsError):
-        return "numerics", "precision"
-    if isinstance(error, StepUnlikeProofError):
-        return "numerics", "unproven_step"
-    if isinstance(error, LoaderFailedError | WeightsUnusableError):
-        return INFRASTRUCTURE, "exception"
-    if isinstance(error, UnsupportedError):
-        return "unsupported", "unsupported"
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:
-        return "oom", "out_of_memory"
-    if isinstance(error, ModuleNotFoundError) and "benchcore.workloads" in text:
-        return "unsupported", "unsupported"
-    return "crash", "exception"
 
 
 def classify_exit(code: int, ran_out: bool | None) -> Ending:

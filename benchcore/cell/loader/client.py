@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
+from benchcore.cell.loader.failure import LoaderFailedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from benchcore.protocol import Layout
 
 Split = str
-
-
-class LoaderFailedError(Exception):
-    """The loader died, hangs or can't decode an image: no contender's fault."""
 
 
 class LoaderClient:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from benchcore.cell.loader.client import LoaderClient
-from benchcore.cell.measure.energy import ReadMillijoules
-from benchcore.cell.runtime import Runtime
-from benchcore.program import Training
-from benchcore.protocol import DataMode
 from benchcore.workloads.contract import Spec, TrainedImages
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from benchcore.cell.loader.client import LoaderClient
+    from benchcore.cell.measure.energy import ReadMillijoules
+    from benchcore.cell.runtime import Runtime
+    from benchcore.program import Training
+    from benchcore.protocol import DataMode
 
 _REPORT_NS = 2_000_000_000
 _AHEAD = 2
@@ -161,16 +161,3 @@ def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:
     own = spec.tolerances_near_kinks(case)
     images = spec.trains_on is not None and isinstance(spec.trains_on(case), TrainedImages)
     return {**own, **seen_tolerances(case.precision, own, images=images)}
-
-
-def record_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:
-    """Add a block to a start; of an epoch also its losses and the digest of its batches."""
-    start["compilations_in_blocks"] += found["compilations"]
-    start["blocks"].append({**turn, **{key: found[key] for key in ("steps", "elapsed_ns")}})
-    if "loss" not in found:
-        return
-    digests = start["inputs_sha256"] + found["sha256"]
-    start["inputs_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
-    kept = ("wait_ns", "loss", "correct", "validation_ns", "gross_mj")
-    row = {"epoch": turn["round"], **{key: found[key] for key in kept}}
-    start["epochs"] = [*(start["epochs"] or ()), row]

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchcore.cell.loader.client import LoaderFailedError
+from benchcore.cell.loader.failure import LoaderFailedError
 from benchcore.protocol import DuelOrder, encode, write_json
 
 _SHARED_MEMORY = Path("/dev/shm")

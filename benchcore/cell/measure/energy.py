@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchcore.cell.measure import gpu
-from benchcore.protocol import parse_device
+from benchcore.device_names import parse_device
 
 POWERCAP = Path("/sys/class/powercap")
 # A package includes its cores and often its memory; those subzones, and `psys`, would count twice.

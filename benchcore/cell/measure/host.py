@@ -14,7 +14,7 @@ from typing import Any
 
 from benchcore.cell.measure import gpu
 from benchcore.cell.measure.gpu_sampler import GpuSampler
-from benchcore.protocol import parse_device
+from benchcore.device_names import parse_device
 
 _PROC = Path("/proc")
 _SHORTEST_S = 0.1

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure import gpu
-from benchcore.protocol import parse_device
+from benchcore.device_names import parse_device
 
 if TYPE_CHECKING:
     from benchcore.cell.group import Group

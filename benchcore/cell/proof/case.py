@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.building import put_weights
+from benchcore.cell.building import digest, put_weights
 from benchcore.program import REFERENCE, Arrays
 from benchcore.protocol import METHOD, name_part
 from benchcore.workloads.contract import Spec
@@ -71,17 +71,6 @@ def save_proof(
         part = shutil.copyfile(path, name_part(kept))
         part.rename(kept)
     return list(saved)
-
-
-def digest(arrays: Arrays) -> str:
-    """SHA-256 of names, shapes, types and bytes: checks that contenders got the same inputs."""
-    sha = hashlib.sha256()
-    for group in (arrays.params, arrays.inputs):
-        for name in sorted(group):
-            array = group[name]
-            sha.update(f"{name}{array.shape}{array.dtype}".encode())
-            sha.update(array.tobytes())
-    return sha.hexdigest()
 
 
 def put_test_images(arrays: Arrays, test_images: list[np.ndarray]) -> Arrays:

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from benchcore.cell.failures.status import Cause
 from benchcore.cell.result.start import CompilationPass, Start
 from benchcore.json_types import ABSENT, Count, Positive, Text
 from benchcore.protocol import ContenderIdentity, EnvironmentRecord, Framework, Role, Status
-
-Cause = Literal[
-    "illegal_address",
-    "cuda_error",
-    "autotuning",
-    "out_of_memory",
-    "hardware",
-    "killed",
-    "signal",
-    "timeout",
-    "garbage",
-    "no_result",
-    "not_finite",
-    "unproven_step",
-    "precision",
-    "import",
-    "environment",
-    "unsupported",
-    "exception",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from duel_orders import add_gpus, make_contender, make_order, run_order
 
-from benchcore.protocol import Device, EnvironmentRecord, encode, parse_device
+from benchcore.device_names import Device, parse_device
+from benchcore.protocol import EnvironmentRecord, encode
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State
 
