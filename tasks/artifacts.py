@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from benchcore.state import State
 
 _MAX_TEXT = 4000
 _CONDUCTOR = "conductor"
+_PAUSE_S = 1.0
+"""Between two updates of a progress bar: the next duel waits for each."""
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 """Control sequences of terminals."""
 _RUN = re.compile(r"-(\d[0-9a-z._-]*|[0-9a-f]{8})$")
@@ -77,18 +81,19 @@ def _format_log(path: Path) -> str:
 @contextmanager
 def show_progress(campaign: str, root: str) -> Iterator[Callable[[], None]]:
     """Show how many of a campaign's duels are measured, as a bar on the run's page; the function
-    that this yields updates it."""
+    that this yields updates it, at most once in _PAUSE_S."""
     state = State(Path(root))
     plan = plans.load_campaign(state, campaign)
-    shown = -1
+    shown, shown_at = -1, -math.inf
     key = name_key("progress", campaign)
     artifact = create_progress_artifact(0.0, key=key, description="no duel measured yet")
     assert isinstance(artifact, UUID)
     with get_client(sync_client=True) as client:
 
-        def update() -> None:
-            nonlocal shown
+        def show() -> None:
+            nonlocal shown, shown_at
             measured = sum(duels.is_measured(state, plan, duel) for duel in plan.duels)
+            shown_at = time.monotonic()
             if measured == shown:
                 return
             shown, total = measured, len(plan.duels)
@@ -96,5 +101,10 @@ def show_progress(campaign: str, root: str) -> Iterator[Callable[[], None]]:
             bar = ArtifactUpdate(data=100 * measured / total, description=description)
             client.update_artifact(artifact, bar)
 
-        update()
+        def update() -> None:
+            if time.monotonic() - shown_at >= _PAUSE_S:
+                show()
+
+        show()
         yield update
+        show()

@@ -22,7 +22,7 @@ from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError
 from benchcore.planning import checkpoints, matrix
 from benchcore.planning.matrix import Plan, PlannedDuel
-from benchcore.planning.snapshot import hash_inside, take_snapshot
+from benchcore.planning.snapshot import take_snapshot
 from benchcore.progress import ProgressLog
 from benchcore.protocol import EnvironmentRecord, SlurmJob, write_json
 from benchcore.running.duel_process import result_path, run_duel
@@ -147,19 +147,20 @@ def measure_duel(
     log = log or progress_log(state, plan.campaign)
     resumed = is_measured(state, plan, duel)
     log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
+    snapshot = take_snapshot(state.snapshots)
     order = matrix.make_order(
         plan,
         duel,
         {c.release: load_environment(plan, c.release, state) for c in duel.contenders},
         harness_version=version("deadheat"),
-        snapshot=hash_inside(),
+        snapshot=snapshot.name,
         weights=checkpoints.find_weights(state, duel.checkpoint) if duel.checkpoint else None,
     )
     order = dataclasses.replace(order, slurm=slurm)
     path = run_duel(
         order,
         state,
-        take_snapshot(state.snapshots),
+        snapshot,
         lambda event: log.append(**{**event, "duel_run": duel.duel_run}),
         ends_at=ends_at,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -83,6 +84,13 @@ def recall_plan(state: State, campaign: str) -> Plan:
 
 def _load_saved(path: Path) -> Plan:
     """A plan that we saved. Raises DamagedFileError if it can't be read."""
+    now = path.stat()
+    return _read_saved(path, (now.st_ino, now.st_mtime_ns, now.st_size))
+
+
+@functools.lru_cache(maxsize=2)
+def _read_saved(path: Path, version: tuple[int, ...]) -> Plan:
+    """Once for each version of the file: every duel of a campaign loads the same plan."""
     try:
         return matrix.load_plan(path)
     except UserError as error:

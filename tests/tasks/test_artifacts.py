@@ -112,5 +112,12 @@ def test_the_progress_bar_follows_the_duels_without_repeating_itself(
         document.parent.mkdir()
         document.touch()
         update()
+        assert len(created) == 1  # it was updated less than a second ago
+        monkeypatch.setattr("tasks.artifacts._PAUSE_S", 0.0)
         update()
-    assert created == [(bar, 0, "0 of 2 duels measured"), (bar, 50, "1 of 2 duels measured")]
+        update()
+        assert created == [(bar, 0, "0 of 2 duels measured"), (bar, 50, "1 of 2 duels measured")]
+        monkeypatch.setattr("tasks.artifacts._PAUSE_S", 60.0)
+        result_path(state, "night", plan.duels[1].duel_run).touch()
+        update()
+    assert created[2:] == [(bar, 100, "2 of 2 duels measured")]

@@ -12,7 +12,7 @@ import pytest
 
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.protocol import EnvironmentRecord
@@ -240,3 +240,14 @@ def test_passes_are_measured_again_only_in_another_environment(
 def test_an_unknown_campaign_is_refused_with_the_known_ones(plan: Plan, state: State) -> None:
     with pytest.raises(UserError, match="campaigns are night"):
         plans.load_campaign(state, "never")
+
+
+def test_a_plan_is_read_once_until_its_file_changes(plan: Plan, state: State) -> None:
+    """Each duel loads its campaign, which would take longer the more duels there are."""
+    first = plans.load_campaign(state, plan.campaign)
+    assert plans.load_campaign(state, plan.campaign) is first
+    save_plan(
+        dataclasses.replace(first, notes=("another",)),
+        plans.campaign_folder(state, plan.campaign) / "plan.json",
+    )
+    assert plans.load_campaign(state, plan.campaign).notes == ("another",)
