@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,8 @@ from dashboards.site.voids import count_causes
 
 _MOST_CAUSES = 2
 _MOST_NAMES = 4
+_FEWEST_VERSIONS = 3
+"""Of a framework in one campaign, where its page is about these."""
 _USE_CASES = ("train", "infer")
 _CASE = ("workload", "case_name", "track")
 Ratio = tuple[float, float | None, float | None]
@@ -102,11 +105,32 @@ def _seems_changed(suspicion: Mapping[str, Any]) -> bool:
 
 
 def write_run_verdict(campaign: Campaign) -> str:
-    """The verdict of a campaign that is not a night: who is faster in its leading pair."""
+    """The verdict of a campaign that is not a night: who is faster in its leading pair; of many
+    versions of a framework, in how many cases they are compared."""
     ratios = campaign.rows("ratios")
     if not any(map(does_count, ratios)):
         return _explain_nothing(count_pairs(campaign), "in this run")
-    return write_run_headline(ratios)
+    return _count_versions(ratios) or write_run_headline(ratios)
+
+
+def _count_versions(ratios: Sequence[Mapping[str, Any]]) -> str:
+    """Of a backfill, what was measured: Releases shows what each version changed."""
+    pairs = [row for row in ratios if row["kind"] == "cross_version"]
+    versions = defaultdict[str, set[str]](set)
+    for row in pairs:
+        versions[row["a_framework"]] |= {row["a_version"], row["b_version"]}
+    framework, found = max(versions.items(), key=lambda each: len(each[1]), default=("", ()))
+    if len(found) < _FEWEST_VERSIONS:
+        return ""
+    cases = {(row["workload"], row["case_name"]) for row in pairs}
+    counting = {(row["workload"], row["case_name"]) for row in pairs if does_count(row)}
+    number = format_count(len(cases), "case")
+    without = len(cases - counting)
+    some = f" ({without} without a pair that counts)" if without else ""
+    return (
+        f"{len(found)} versions of {FRAMEWORKS[framework]} were compared on {number}{some}. "
+        "Releases shows what each changed."
+    )
 
 
 def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:

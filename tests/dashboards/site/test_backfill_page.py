@@ -36,6 +36,10 @@ def test_each_version_has_a_column_and_many_void_pairs_are_counted_by_cause(
     publish_campaign(state, name)
     visit = Visit(browser)
     page = visit.open(state.site, f"{name}/index.html")
+    assert page.locator("h1").inner_text() == (
+        "6 versions of JAX were compared on 2 cases (1 without a pair that counts). "
+        "Releases shows what each changed."
+    )
     heads = page.locator(".heat thead th").all_inner_texts()
     assert heads == ["Case, by version", *(f"JAX {version}" for version in VERSIONS)]
     assert page.locator(".heat tbody tr").count() == 2
