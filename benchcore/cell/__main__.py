@@ -47,6 +47,7 @@ def _serve(role: str, channel: Channel) -> None:
 
 
 def _write_document(role: str, arguments: list[str]) -> None:
+    from benchcore.cell.bytecode import store_bytecode
     from benchcore.cell.conductor import Conductor
     from benchcore.protocol import BEAT_S, decode_order, decode_proof_order, write_json
 
@@ -54,6 +55,7 @@ def _write_document(role: str, arguments: list[str]) -> None:
     order_path, result_path, scratch = (Path(argument) for argument in arguments[:3])
     document = json.loads(order_path.read_text(encoding="utf-8"))
     scratch.mkdir(parents=True, exist_ok=True)
+    store_bytecode(document["workload"])
     if role == "proof":
         from benchcore.cell.proof.run import ProofRun
 

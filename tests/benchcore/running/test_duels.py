@@ -15,6 +15,7 @@ from benchcore.errors import EnvironmentBuildError, UserError
 from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
+from benchcore.planning.snapshot import hash_inside
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import duels, plans
 from benchcore.state import State
@@ -201,6 +202,18 @@ def test_a_failure_of_another_version_is_not_reported(
         tried = _request_jax(plan, version)
         found = duels.load_environment(tried, f"jax=={version}", state)
         assert found == f"no wheel of {version}"
+
+
+def test_a_duel_stores_the_bytecode_of_what_contenders_load(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its conductor loads neither; and a contender, which does, may not write there."""
+    monkeypatch.setattr(duels, "provision", lambda *_, **__: BARE)
+    duels.measure_duel(plan, plan.duels[0], state)
+    for module in ("cell/proof/torch_watch", f"workloads/{plan.duels[0].workload}/in_stdlib"):
+        path = state.snapshots / hash_inside() / f"benchcore/{module}.py"
+        stored = path.parent.glob(f"__pycache__/{path.stem}.*.pyc")
+        assert path.exists() and len(list(stored)) == 1
 
 
 def test_passes_are_measured_again_only_in_another_environment(
