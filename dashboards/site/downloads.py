@@ -121,8 +121,11 @@ def list_section(site: Path) -> Block | None:
         {
             "month": path.stem.removeprefix("ratios-"),
             **{
-                kind: blocks.link(kind.upper(), f"{_FOLDER}/{each.name}")
-                for kind, each in (("csv", path), ("parquet", path.with_suffix(".parquet")))
+                kind: blocks.link(text, f"{_FOLDER}/{each.name}")
+                for kind, text, each in (
+                    ("csv", "CSV", path),
+                    ("parquet", "Parquet", path.with_suffix(".parquet")),
+                )
                 if each.is_file()
             },
         }

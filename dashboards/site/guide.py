@@ -16,7 +16,6 @@ from benchcore.names import (
     name_rest,
     name_use_case,
 )
-from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS
 from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import (
@@ -138,15 +137,18 @@ def _link_operations(known: Sequence[Answer]) -> Block | None:
 
 
 def summarise_answers(known: Sequence[Answer]) -> str:
-    """`JAX is faster in 12 of 20 pairs, PyTorch in 5; for 3 neither is shown to be faster.`"""
+    """`JAX is faster in 12 of 20 pairs, PyTorch in 5; in 3 neither is shown to be faster.`"""
     if not known:
         return "Not known yet: no pair of versions that were the newest on their night counts."
-    wins = {each: sum(row["faster"] == each for row in known) for each in COMPARED}
-    none = len(known) - sum(wins.values())
-    return (
-        f"JAX is faster in {wins['jax']} of {format_count(len(known), 'pair')}, PyTorch in "
-        f"{wins['torch']}; in {none} neither is shown to be faster."
-    )
+    number = format_count(len(known), "pair")
+    wins = Counter(FRAMEWORKS[row["faster"]] for row in known if row["faster"]).most_common()
+    neither = len(known) - sum(count for _, count in wins)
+    if not wins:
+        return f"Neither is shown to be faster in {number}."
+    (first, count), *second = wins
+    sentence = f"{first} is faster in {count} of {number}"
+    sentence += "".join(f", {name} in {fewer}" for name, fewer in second)
+    return sentence + (f"; in {neither} neither is shown to be faster." if neither else ".")
 
 
 def list_sentences(known: Sequence[Answer]) -> list[str]:

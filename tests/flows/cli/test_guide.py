@@ -20,7 +20,7 @@ from benchcore.state import open_state
 from benchcore.store.models import PairRatio
 from benchcore.store.reports.guide import GuideFilter, find_break_even, list_answers
 from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
-from dashboards.site.guide import describe_answer, guide_page, list_sentences
+from dashboards.site.guide import describe_answer, guide_page, list_sentences, summarise_answers
 
 SLOW_JAX = replace(JAX, step_ns=JAX.step_ns * 3)
 RUNS = [f"{night:016x}" for night in range(3)]
@@ -157,6 +157,22 @@ def test_compilation_pays_against_eager_pytorch_which_has_none(tmp_path: Path) -
     gained_s = (b["median_step_ns"] - a["median_step_ns"]) / 1e9
     assert answer["break_even"] == math.ceil(a["cold_compile_s"] / gained_s)
     assert str(describe_answer(answer)["compile"]).endswith(" / none")
+
+
+@pytest.mark.parametrize(
+    ("faster", "sentence"),
+    [
+        (("jax", "jax"), "JAX is faster in 2 of 2 pairs."),
+        (("jax",), "JAX is faster in 1 of 1 pair."),
+        (("torch", "jax", "torch"), "PyTorch is faster in 2 of 3 pairs, JAX in 1."),
+        (("torch", None), "PyTorch is faster in 1 of 2 pairs; in 1 neither is shown to be faster."),
+        ((None,), "Neither is shown to be faster in 1 pair."),
+    ],
+)
+def test_the_guide_begins_with_who_is_faster_in_how_many_pairs(
+    faster: tuple[str | None, ...], sentence: str
+) -> None:
+    assert summarise_answers([{"faster": each} for each in faster]) == sentence
 
 
 def test_single_operations_show_what_numpy_takes(tmp_path: Path) -> None:
