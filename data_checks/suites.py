@@ -317,7 +317,7 @@ def _list_of_starts() -> Iterator[Expectation]:
         None,
         "blocks long enough for the clock",
         "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
-        "steps of its clock ({clock_resolution_ns:.0f} ns)",
+        "ticks of its clock ({clock_resolution_ns:.0f} ns)",
     )
     for counter in ("process_peak_bytes", "allocator_peak_bytes"):
         yield _between(

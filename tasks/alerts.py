@@ -85,7 +85,7 @@ def _save(state: State, name: str, picture: bytes | None) -> Path | None:
 
 
 def emit_shift(alert: Mapping[str, Any]) -> None:
-    """Emit the alert of a confirmed shift, or of one that is gone, for Prefect's automations."""
+    """Emit the alert of a confirmed shift, or of one that is over, for Prefect's automations."""
     emit_event(
         f"deadheat.shift.{alert['state']}",
         resource={"prefect.resource.id": f"deadheat.{alert['key']}"},
@@ -127,7 +127,7 @@ def send_events(root: str) -> None:
 
 
 def send_unsent(root: str) -> None:
-    """Send the alerts that wait, such as one whose address was away when it was written."""
+    """Send the alerts that wait, such as one whose address did not answer when it was written."""
     state = State(Path(root))
     if has_waiting(state):
         use_stored_addresses()

@@ -225,7 +225,7 @@ class Dispatch:
         reason = run.state.message or str(run.state_name)
         if run.state.type is StateType.COMPLETED:
             return (
-                "its shard ended well, but its document did not arrive; check that every node "
+                "its shard succeeded, but its document is missing; check that every node "
                 f"shares {str(self.state.root)!r}"
             )
         if run.state.type is not StateType.CRASHED or not run.infrastructure_pid:

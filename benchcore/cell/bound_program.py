@@ -386,8 +386,8 @@ class BoundProgram:
             away = np.abs(found[name].astype(np.float64) - wanted[name]).max()
             if not away <= tolerance * np.abs(wanted[name]).max():
                 raise StepUnlikeProofError(
-                    f"{name!r} {which} is {away:.2g} from what the proof computes of the same "
-                    "inputs: the timed step does something else"
+                    f"{name!r} {which} differs by {away:.2g} from what the proof computes from "
+                    "the same inputs: the timed step does something else"
                 )
 
 

@@ -361,6 +361,6 @@ def _check_plan(plan: Plan, path: Path) -> None:
             check_settings(duel.workload, plan.releases[each.release].framework, each.settings)
         if duel.duel_run != _hash({"campaign": plan.campaign, "duel": duel.hash}):
             raise UserError(
-                f"wanted the duel {duel.title!r} of {str(path)!r} to carry its own hash, got "
+                f"wanted the duel {duel.title!r} of {str(path)!r} to have its own hash, got "
                 f"{duel.duel_run!r}; write the plan again with `deadheat plan --json`"
             )

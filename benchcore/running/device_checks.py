@@ -192,7 +192,7 @@ def _check_libraries(contenders: Sequence[Mapping[str, Any]], case: str) -> Devi
     return DeviceCheck(
         check="libraries",
         status="passed" if read else "unknown",
-        result=f"{case}: {'; '.join(read) or 'no contender ended well'}",
+        result=f"{case}: {'; '.join(read) or 'no contender succeeded'}",
     )
 
 

@@ -88,13 +88,13 @@ _OPTIONAL = (
         "new_shape_s",
         "First step of a new shape",
         align="number",
-        help="Of inputs of a shape that no step had before, with what it compiles. JAX / PyTorch.",
+        help="With inputs of a shape that is new to it, compilation included. JAX / PyTorch.",
     ),
     column(
         "after_new_shapes",
         "Step after new shapes",
         align="number",
-        help="A step of known shapes after new ones, over the same before them. JAX / PyTorch.",
+        help="Time of a step of known shapes after new ones over its time before. JAX / PyTorch.",
     ),
 )
 """Columns of single operations, of cases on several devices, and of new shapes: shown where a row

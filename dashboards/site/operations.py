@@ -65,7 +65,7 @@ def operations_page(answers: Sequence[Answer]) -> Block:
     slow = [each for each in rows if each["is_listed"]]
     others = [each for each in rows if not each["is_listed"]]
     lead = (
-        f"Slow: one framework takes more than {SLOW:g} times as long, with its whole interval. "
+        f"Slow: one framework takes more than {SLOW:g} times as long, by the whole interval. "
         "From the newest pairs that count, against PyTorch eager and compiled. Every release of a "
         "framework measures the listed operations again, and others as far as its time allows."
     )

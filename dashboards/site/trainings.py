@@ -34,7 +34,7 @@ def _show_seeds(found: Mapping[str, Any]) -> Iterator[Block | None]:
     yield blocks.text(format_time(found, **names))
     yield blocks.text(format_accuracy(found, **names))
     columns = [
-        column("seed", "Seed", help="Of the first weights and the order of the data."),
+        column("seed", "Seed", help="It decides the initial weights and the order of the data."),
         *(
             column(f"{key}_{side}", f"{head}, {name}", help=about, align="number")
             for key, head, about in _HEADS

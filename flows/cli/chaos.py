@@ -56,6 +56,6 @@ def chaos(
         print_json({"layer": layer, "seed": seed, "rows": rows, "bad": bad})
     else:
         print_rows(rows, [*rows[0]], title=f"{len(outcomes)} faults on the layer {layer}")
-        print_line(f"{len(outcomes) - bad} of {len(outcomes)} nights ended well")
+        print_line(f"{len(outcomes) - bad} of {len(outcomes)} nights recovered")
     if bad:
         raise typer.Exit(1)

@@ -113,7 +113,7 @@ def _list(targets: Targets, missing_after: timedelta, limit: timedelta) -> Itera
         return
     yield AutomationCore(
         name="deadheat: failed nights",
-        description="Posts failed and crashed nights to the webhook. Void nights alert themselves.",
+        description="Posts failed and crashed nights to the webhook. Void nights send an alert.",
         tags=[TAG],
         trigger=EventTrigger(
             match=ResourceSpecification(

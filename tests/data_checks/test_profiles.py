@@ -91,4 +91,4 @@ def test_a_block_too_short_for_the_clock_is_void(tmp_path: Path) -> None:
     coarse = _check(tmp_path / "coarse", clock_resolution_ns=11_000)
     (mark,) = coarse or [("nobody", "", "")]
     assert mark[:2] == ("jax-0.9", "blocks long enough for the clock")
-    assert "less than 1000 steps of its clock (11000 ns)" in mark[2]
+    assert "less than 1000 ticks of its clock (11000 ns)" in mark[2]

@@ -12,7 +12,7 @@ from benchcore.cell.proof.host_time import exceeds_host_time, is_of_framework
 from benchcore.cell.proof.host_work import is_own_code, list_host_work, watch_calls
 
 NONE = "none"
-LONG = "Python's own work for long"
+LONG = "too much time in Python code"
 _MODULES = frozenset(
     {
         "_io", "_multiprocessing", "_posixsubprocess", "_queue", "_socket", "_thread", "datetime",

@@ -48,7 +48,7 @@ def _watch(step: Callable[[], object]) -> list[str]:
         now = time.thread_time_ns()
         returned = event == "c_return" and began is not None and began[0] is function
         if returned and began and now - began[1] > _LONGEST_NS and _is_of_python(function):
-            found.append(f"{function.__name__} for long")
+            found.append(f"a long call of {function.__name__}")
         began = None
         if event == "c_call" and _is_own(frame):
             calls += 1

@@ -261,11 +261,11 @@ def _walk(equation: Any, inside: bool) -> Iterator[Any]:
 
 def _describe_unusual(equation: Any) -> str:
     """A fence by its name, or what hides its work. In a gradient JAX puts fences around what
-    `jax.checkpoint` computes once more, so that XLA can't use the earlier results."""
+    `jax.checkpoint` computes again, so that XLA can't use the earlier results."""
     name, params = equation.primitive.name, equation.params
     is_again = name.startswith(_CHECKPOINTS) and params.get("differentiated")
     if is_again and params.get("prevent_cse", True):
-        return f"{name}, which computes once more what was there"
+        return f"{name}, which computes known values again"
     hides = name not in _INLINED and not name.startswith(_WITH_INNER)
     if hides and any(list_inner(equation)):
         return f"{name}, whose work can't be followed"

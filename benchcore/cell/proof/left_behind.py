@@ -112,15 +112,15 @@ def check_loss(loss: float, proven: float, precision: str) -> None:
 
 
 def check_end(start: State, came: State, proven: State) -> None:
-    """Raises StepUnlikeProofError where steps did not lead to where the proof's led: within a third
-    of the way, as rounding at kinks adds up."""
+    """Raises StepUnlikeProofError where steps did not lead to the state after the proof's: within a
+    third of the way, as rounding at kinks adds up."""
     names = start["params"].keys() & came.get("params", {}).keys()
     ordered = {name: start["params"][name] for name in sorted(names)}
     was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, proven))
     if not _norm(here - there) <= _norm(there - was) / 3:
         raise StepUnlikeProofError(
-            "a block of steps from the known start did not lead to where the proof's steps led: "
-            "the timed step does something else"
+            "a block of steps from the known start did not lead to the state after the proof's "
+            "steps: the timed step does something else"
         )
 
 

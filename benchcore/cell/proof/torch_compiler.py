@@ -107,7 +107,7 @@ def _describe_graphs(graphs: Counter[str], num_shapes: int) -> str:
     names = ("forward", "backward")
     parts = [f"{graphs[each]} {each} graphs" for each in names if graphs[each] > num_shapes]
     if graphs["symbolic"] and num_shapes == 1:
-        parts.append("a graph for any shape, where there is one")
+        parts.append("a graph for any shape, although there is one")
     return ", ".join(parts)
 
 

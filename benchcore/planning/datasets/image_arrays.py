@@ -102,7 +102,7 @@ def _read_cifar(folder: Path, pattern: str, number: int) -> tuple[np.ndarray, np
     contents = [_unpack(each) for each in files]
     for file, content in zip(files, contents, strict=True):
         if not content or len(content) % _CIFAR_RECORD:
-            raise BadFileError(f"{file.name} has {len(content)} bytes, no records of 3073")
+            raise BadFileError(f"{file.name} has {len(content)} bytes, not a multiple of 3073")
     table = np.frombuffer(b"".join(contents), np.uint8).reshape(-1, _CIFAR_RECORD)
     if table[:, 0].max() > 9:
         raise BadFileError(f"{pattern} has a label above 9")

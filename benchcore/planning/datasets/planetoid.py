@@ -48,7 +48,7 @@ class _Unpickler(pickle.Unpickler):
         if (module_name, global_name) in _BUILTINS:
             return _BUILTINS[module_name, global_name]
         if (module_name, global_name) not in _ALLOWED:
-            raise BadFileError(f"it wants {module_name}.{global_name}, which is not of numpy")
+            raise BadFileError(f"it needs {module_name}.{global_name}, which is not numpy's")
         return super().find_class(module_name, global_name)
 
 

@@ -86,8 +86,8 @@ MEANINGS = {
     "dtype": "its step asks for products in another precision than the case's",
     "compiled_dtype": "its step is compiled to products in another precision than the case's",
     "compiled_work": "its compiled program does less work than its step asks for",
-    "needless": "its step does work whose results are not used or were there before, or that could "
-    "not be followed",
+    "needless": "its step does work whose results are not used or were known before, or work that "
+    "could not be followed",
     "unusual": "its step does what no step needs, such as reading a clock",
 }
 """What a failure of each check says, whatever the row."""
@@ -135,7 +135,7 @@ def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_g
     return (
         f"{name}'s step does {elements:.2g} of its work needlessly ({operations:.2g} of its "
         f"operations: {', '.join(needless['names'][:5])}): their results are not used, or were "
-        "there before"
+        "known before"
     )
 
 

@@ -112,7 +112,7 @@ def summarise_side(seeds: Sequence[TrainedSeed]) -> SideTime:
         return SideTime(**counts, reason=f"did not reach it in {missed} of {len(seeds)} seeds")
     if len(quiet) < 2:
         return SideTime(
-            **counts, reason=f"was undisturbed in {len(quiet)} of {len(seeds)} seeds, not in 2"
+            **counts, reason=f"was undisturbed in {len(quiet)} of {len(seeds)} seeds; 2 are needed"
         )
     mean, low, high = (math.exp(each) for each in _interval(np.array(quiet)))
     return SideTime(**counts, seconds=mean, low=low, high=high, reason="")
@@ -135,7 +135,7 @@ def judge_times(pairs: Sequence[Pair], why_not: str = "") -> TimeRatio:
     if not reason and missed:
         reason = f"{missed} of {2 * len(pairs)} trainings never reached it"
     if not reason and len(logs) < 2:
-        reason = f"both sides were undisturbed in {len(logs)} of {len(pairs)} seeds, not in 2"
+        reason = f"both sides were undisturbed in {len(logs)} of {len(pairs)} seeds; 2 are needed"
     if reason:
         return TimeRatio(verdict="unknown", reason=reason, num_seeds=len(logs))
     found: Judgement = judge_samples(np.array(logs), prefer="same")

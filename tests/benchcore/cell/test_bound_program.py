@@ -449,7 +449,9 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
 
     bound.check_block(run, _wait, 9)
     calls.append(1)
-    with pytest.raises(StepUnlikeProofError, match="did not lead to where the proof's steps led"):
+    with pytest.raises(
+        StepUnlikeProofError, match="did not lead to the state after the proof's steps"
+    ):
         bound.check_block(run, _wait, 9)
 
 
@@ -473,7 +475,7 @@ def test_a_training_that_is_right_only_without_random_numbers_is_found() -> None
         bound.prove(_wait, _wait)
         bound.check_block(run, _wait, 9)
         with (
-            pytest.raises(StepUnlikeProofError, match="did not lead to where")
+            pytest.raises(StepUnlikeProofError, match="did not lead to the state after")
             if found
             else nullcontext()
         ):

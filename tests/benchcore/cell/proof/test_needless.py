@@ -264,7 +264,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     assert unusual.pop("fence") == ["optimization_barrier"]
     assert "dot_general outside of a compiled program" in unusual.pop("not compiled")
     (again,) = unusual.pop("computed again")
-    assert again.endswith(", which computes once more what was there")
+    assert again.endswith(", which computes known values again")
     assert unusual == {
         "linear": ["linear_call, whose work can't be followed"],
         "unused program": ["a needless program", "neg outside of a compiled program"],

@@ -313,7 +313,7 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
         (lambda: _look_up(), "a look at its caller (f_back) a look at its caller (tb_frame)"),
         (lambda: sys.getprofile(), "a look at its caller (getprofile)"),
         (lambda: [len("") for _ in range(300)], NONE),
-        (lambda: sum(range(200_000)), "sum for long"),
+        (lambda: sum(range(200_000)), "a long call of sum"),
         (lambda: _Sleeping([1.0]), "time.sleep"),
         (lambda: _Mode().__torch_function__(), f"{__name__}.__torch_function__"),
     ],

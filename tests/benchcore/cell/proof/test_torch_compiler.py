@@ -165,7 +165,7 @@ def test_a_step_of_one_graph_its_gradients_and_its_optimiser_is_whole(
         (f"update(lambda: dispatch('sin')); {_WHOLE}", "outside of compiled graphs sin"),
         (f"{_WHOLE}; Graph('forward')([])", "2 forward graphs"),
         (f"{_WHOLE}; Graph('backward')([])", "2 backward graphs"),
-        ("Graph('forward')([7])", "a graph for any shape, where there is one"),
+        ("Graph('forward')([7])", "a graph for any shape, although there is one"),
         ("dispatch('relu')", "no compiled graph; outside of compiled graphs relu"),
     ],
 )

@@ -167,7 +167,7 @@ def _uneven(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_evil, "which is not of numpy"),
+        (_evil, "which is not numpy's"),
         (_cut, "ind.ring.allx can't be read as a pickle"),
         (_mixed, "its parts do not fit"),
         (_uneven, "lines of different lengths"),

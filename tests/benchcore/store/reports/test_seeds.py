@@ -94,7 +94,7 @@ def test_an_epoch_that_was_disturbed_before_the_target_is_marked(state: State) -
     (found,) = list_trainings(_store(state, document), None, [_RATIO])
     assert [each["a"]["disturbed"] for each in found["seeds"]] == [True, False, True]
     assert list_seeds(found)[0]["time_a"] == "2.00 s (2 epochs, disturbed)"
-    assert found["time"]["reason"] == "both sides were undisturbed in 1 of 3 seeds, not in 2"
+    assert found["time"]["reason"] == "both sides were undisturbed in 1 of 3 seeds; 2 are needed"
 
 
 def test_times_of_a_void_pair_are_not_compared_but_accuracies_are(state: State) -> None:

@@ -158,9 +158,9 @@ def test_disturbed_seeds_are_left_out_of_times_and_counted() -> None:
     assert side.seconds == pytest.approx((4 * 8.1 * 10) ** (1 / 3))
     noisy = _pair_times((2.0, 4.0), (4.0, 8.1), disturbed=(0,))
     alone = summarise_side([other for _, other in noisy])
-    assert (alone.seconds, alone.reason) == (None, "was undisturbed in 1 of 2 seeds, not in 2")
+    assert (alone.seconds, alone.reason) == (None, "was undisturbed in 1 of 2 seeds; 2 are needed")
     lonely = judge_times(noisy)
-    assert lonely.reason == "both sides were undisturbed in 1 of 2 seeds, not in 2"
+    assert lonely.reason == "both sides were undisturbed in 1 of 2 seeds; 2 are needed"
 
 
 def test_times_of_a_pair_that_does_not_count_are_not_compared() -> None:
