@@ -119,9 +119,9 @@ class Training:
     int32 labels) into host memory of the program. `send` starts the copy to the device and may
     return before it ends. `learn` enqueues one step and returns its loss; `validate` counts the
     labels at which the largest logit is (-1 = no label). Both results stay on the device;
-    `pending` returns the arrays to wait for. `see` returns the `pixels` and `labels` that a step
-    gets, which are compared too; `inputs` stand for pixels where there are none. `reset` restores
-    the initial state.
+    `pending` returns the arrays to wait for. `read_batch` returns the `pixels` and `labels` that a
+    step gets, which are compared too; `inputs` stand for pixels where there are none. `reset`
+    restores the initial state.
     """
 
     layout: Literal["NHWC", "NCHW"]
@@ -129,7 +129,7 @@ class Training:
     send: Callable[[Any], Any]
     learn: Callable[[Any], Any]
     validate: Callable[[Any], Any]
-    see: Callable[[Any], Mapping[str, np.ndarray]]
+    read_batch: Callable[[Any], Mapping[str, np.ndarray]]
     pending: Callable[[], object]
     reset: Callable[[], object]
 

@@ -229,7 +229,7 @@ def build(case, arrays, settings):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.002)
         return batch[0][:1].mean() if mode == "half" else batch[0].mean()
-    def see(batch):
+    def read_batch(batch):
         images = batch[0] // 2 if mode == "dark" else batch[0]
         means = images.mean(axis=(0, 2, 3) if mode == "nchw" else (0, 1, 2))
         return {"pixels": means, "labels": batch[1] + 1}
@@ -239,7 +239,7 @@ def build(case, arrays, settings):
         send=lambda staged: staged,
         learn=learn,
         validate=lambda batch: (batch[1] >= 0).sum(),
-        see=see,
+        read_batch=read_batch,
         pending=lambda: None,
         reset=lambda: None,
     )

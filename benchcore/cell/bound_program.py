@@ -11,7 +11,7 @@ from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
-from benchcore.cell.proof.given import EXACT, Returned, Taken, describe_read, describe_uncomputed
+from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
@@ -172,28 +172,28 @@ class BoundProgram:
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )
 
-    def describe_taken(self, take_apart: Callable[[Step], Taken | None]) -> dict[str, str]:
+    def describe_readings(self, inspect: Callable[[Step], Readings | None]) -> dict[str, str]:
         """Readings of the manifest: whether the step reads what it was given (see `given`), and how
         many random numbers it draws. Reset the program afterwards."""
         self.program.reset(self._start.params)
         try:
-            taken = take_apart(self.plain_step)
+            seen = inspect(self.plain_step)
         except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
             return {"reads": f"nothing that can be followed ({error})"[:500]}
-        if taken is None:
+        if seen is None:
             return {}
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
-        found = {DRAWN: str(taken.drawn)}
-        if size := taken.find_typical_size():
+        found = {DRAWN: str(seen.drawn)}
+        if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:
-            found["reads"] = describe_read(taken.arrays, given)
+            found["reads"] = describe_read(seen.arrays, given)
         case = self._case
         if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
             updated = arrays.params if self._at_start else {}
-            found["bf16_exponentials"] = taken.describe_rounded(updated)
-        if uncomputed := describe_uncomputed(taken.uncomputed):
+            found["bf16_exponentials"] = seen.describe_rounded(updated)
+        if uncomputed := describe_uncomputed(seen.uncomputed):
             found["reads"] = uncomputed
         return found
 

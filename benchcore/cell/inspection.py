@@ -65,7 +65,7 @@ class Inspection:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             if self._alone:
-                taken = program.describe_taken(runtime.take_apart)
+                taken = program.describe_readings(runtime.inspect_step)
                 if size := (self._products or {}).get("size"):
                     self._watched["product_size"] = f"{size:.4g} FLOP"
                     taken.pop(OPERATION_SIZE, None)  # of operations that differ more

@@ -20,7 +20,7 @@ from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import Readings
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
@@ -261,9 +261,9 @@ class JaxRuntime:
         """Its calls, among them those of compiled functions."""
         return list_calls(step)
 
-    def take_apart(self, step: Callable[[], object]) -> Taken:
+    def inspect_step(self, step: Callable[[], object]) -> Readings:
         """Of its jaxpr."""
-        return jax_watch.take_apart(self._jax, step)
+        return jax_watch.inspect_step(self._jax, step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From XLA's program of the step, the jaxpr of several steps, and the values of one."""

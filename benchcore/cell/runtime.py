@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import Readings
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Runtime(Protocol):
         as far as it can be seen without a change of the step."""
         ...
 
-    def take_apart(self, step: Callable[[], object]) -> Taken | None:
+    def inspect_step(self, step: Callable[[], object]) -> Readings | None:
         """What a step reads and draws; None = there is no framework. The program must be reset
         afterwards."""
         ...

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import Readings
 from benchcore.cell.runtime import ALONE, Place
 from benchcore.program import UnsupportedError
 
@@ -94,7 +94,7 @@ class StdlibRuntime:
         """Its steps may do anything."""
         return []
 
-    def take_apart(self, step: Callable[[], object]) -> Taken | None:
+    def inspect_step(self, step: Callable[[], object]) -> Readings | None:
         """There are no arrays of a framework."""
         return None
 

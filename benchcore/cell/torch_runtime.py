@@ -21,7 +21,7 @@ from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import torch_compiler, torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
-from benchcore.cell.proof.given import Taken
+from benchcore.cell.proof.given import Readings
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
@@ -267,9 +267,9 @@ class TorchRuntime:
         """Its calls, and what torch's dispatcher sees."""
         return torch_watch.list_work(self._torch, step)
 
-    def take_apart(self, step: Callable[[], object]) -> Taken:
+    def inspect_step(self, step: Callable[[], object]) -> Readings:
         """What torch's dispatcher sees."""
-        return torch_watch.take_apart(self._torch, step)
+        return torch_watch.inspect_step(self._torch, step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From what its compiled graphs call, what the step requests, and its values."""

@@ -1,4 +1,4 @@
-"""The only door to uv: runs it without a shell, and classifies its failures."""
+"""The only module that runs uv, without a shell; classifies its failures."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from benchcore.experiments.alerts import describe_release
 from benchcore.experiments.release import ReleaseVerdict, judge_releases
 from benchcore.experiments.release_duels import ReleaseRequest
 from benchcore.experiments.rounds import Measurer, RunContext
-from benchcore.planning.release_profile import pit_versions
+from benchcore.planning.release_profile import compare_versions
 from benchcore.running.plans import draft_plan, load_campaign, save_campaign
 from benchcore.state import State
 from benchcore.store.records import case_of
@@ -60,8 +60,8 @@ def plan_backfill(
             "installed here; raise --below or leave it out, put an older Python on PATH, or run "
             "`uv python install`"
         )
-    pitted = pit_versions(context.profile, framework, past.found, name="backfill")
-    save_campaign(draft_plan(pitted, site=context.site, campaign=campaign, state=state), state)
+    compared = compare_versions(context.profile, framework, past.found, name="backfill")
+    save_campaign(draft_plan(compared, site=context.site, campaign=campaign, state=state), state)
 
 
 def judge_backfill(

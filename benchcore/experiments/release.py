@@ -33,7 +33,7 @@ from benchcore.experiments.release_duels import (
 from benchcore.experiments.release_operations import add_operations, list_measured
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan
-from benchcore.planning.release_profile import pit_versions
+from benchcore.planning.release_profile import compare_versions
 from benchcore.planning.requests import list_own_settings
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
@@ -110,7 +110,7 @@ def plan_release(
     campaign = f"release-{framework}-{new}-{attempt}".replace("+", "-")
     if not is_planned(state, campaign):
         old = find_previous_release(framework, new, pick_interpreters(find_interpreters(), None))
-        profile = pit_versions(context.profile, framework, (new, old), name="release")
+        profile = compare_versions(context.profile, framework, (new, old), name="release")
         notes = list[str]()
         newest = resolve(parse_request(framework), find_interpreters()).version
         if newest == new:

@@ -13,7 +13,7 @@ from benchcore.planning.tracks import Arm
 from benchcore.protocol import DuelLimits
 
 
-def pit_versions(
+def compare_versions(
     profile: Profile, framework: str, versions: Sequence[str], *, name: str
 ) -> Profile:
     """The profile with each arm of the framework once per version, the newest first, and more time
@@ -21,11 +21,11 @@ def pit_versions(
 
     Sentinels keep the first version: they measure the device. Matches without the framework are
     left out. Raises UserError if none is left."""
-    pitted = [
-        (match, _pit(match, framework, versions[:1] if match.sentinel else versions))
+    listed = [
+        (match, _list_arms(match, framework, versions[:1] if match.sentinel else versions))
         for match in profile.matches
     ]
-    matches = [_lengthen(match, profile.limits_of(match), arms) for match, arms in pitted if arms]
+    matches = [_lengthen(match, profile.limits_of(match), arms) for match, arms in listed if arms]
     if not matches:
         raise UserError(
             f"wanted cases with {framework} in them, but profile {profile.name!r} has none; choose "
@@ -34,7 +34,7 @@ def pit_versions(
     return dataclasses.replace(profile, name=name, matches=tuple(matches))
 
 
-def _pit(match: Match, framework: str, versions: Sequence[str]) -> tuple[Arm, ...]:
+def _list_arms(match: Match, framework: str, versions: Sequence[str]) -> tuple[Arm, ...]:
     arms: dict[tuple[str, str], Arm] = {}
     concerned = False
     for arm in match.arms:

@@ -1,4 +1,4 @@
-"""Faults of files: what a crash, a full disk or a hand leaves in the state folder."""
+"""Faults of files: what a crash, a full disk or a person leaves in the state folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `deadheat defects`: how far known errors shift the ratio, and what catches each."""
+"""The command `deadheat defects`: how much known errors change the ratio, and what catches each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def defects(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Reproduce known benchmarking errors: how far each shifts the ratio, what detects it."""
+    """Reproduce known benchmarking errors: what each does to the ratio, what detects it."""
     request = StudyRequest(
         workload=workload,
         case_filter=case,

@@ -48,7 +48,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ),
         (
             "defects",
-            "Reproduce known benchmarking errors: how far each shifts the ratio, what detects it.",
+            "Reproduce known benchmarking errors: what each does to the ratio, what detects it.",
         ),
         (
             "waterfall",

@@ -1,5 +1,5 @@
 """Runs a server (the command in the arguments) for as long as the starter of this program lives:
-standard input is a pipe that the starter holds open. A server that dies is started again."""
+standard input is a pipe that the starter holds open. A server that ends is started again."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Trainer:
 
     def inspect_batch(self) -> Mapping[str, np.ndarray]:
         """What a step gets from the first batch, loaded in the same way as an epoch's batches."""
-        seen = self.training.see(self._first("train"))
+        seen = self.training.read_batch(self._first("train"))
         self.loader.take_digest()
         return seen
 

@@ -116,7 +116,7 @@ def _is_plain(array: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class Readings:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
     what it returns that it did not compute, how many elements the largest array of each of its
     operations has, and which exponentials, logarithms and roots it computes in bfloat16, each with

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell.explain.jax_products import JITS, list_inner
 from benchcore.cell.explain.jax_profile import Waits, size_first_copy
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof.given import ROUNDED, Taken
+from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
 from benchcore.cell.proof.manifest import walk_equations
 
@@ -68,14 +68,14 @@ def _describe_owed(jax: Any, earlier: list[Any], outputs: object) -> str:
     return f"all but {len(lacking)} arrays" if lacking else "all"
 
 
-def take_apart(jax: Any, step: Callable[[], object]) -> Taken:
+def inspect_step(jax: Any, step: Callable[[], object]) -> Readings:
     """What a step takes; it reads what it closes over. Afterwards the program may hold tracers
     until it is reset."""
     traced = jax.make_jaxpr(lambda: list(list_arrays(step())))()
     found = {id(each): each for each in _list_constants(traced)}
     extended = jax.dtypes.extended  # keys of random numbers
     plain = [each for each in found.values() if not jax.dtypes.issubdtype(each.dtype, extended)]
-    return Taken(
+    return Readings(
         arrays=[copy_to_host(each) for each in plain],
         drawn=_count_drawn(traced),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof.given import ROUNDED, Taken
+from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import (
     is_named,
     join_calls,
@@ -127,7 +127,7 @@ def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
     return [*calls, *found]
 
 
-def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
+def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     """What a step takes: the whole memory of each tensor, as the step first read of it."""
     made: set[int] = set()
     computed: set[int] = set()
@@ -163,7 +163,7 @@ def take_apart(torch: Any, step: Callable[[], object]) -> Taken:
         for each in _list_dense(torch, list(list_arrays(outputs)))
         if each.untyped_storage()._cdata not in computed
     ]
-    return Taken(
+    return Readings(
         arrays=list(found.values()),
         drawn=drawn,
         uncomputed=[copy_to_host(each) for each in left],

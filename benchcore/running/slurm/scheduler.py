@@ -1,4 +1,4 @@
-"""The only door to Slurm: runs its commands without a shell, and parses their output."""
+"""The only module that runs Slurm's commands, without a shell; parses their output."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ def _make_training(
         logits, _ = forward({**state.params, **state.statistics}, batch)
         return batches.count_correct(logits, batch["labels"])
 
-    def see(batch: Inputs) -> dict[str, np.ndarray]:
+    def read_batch(batch: Inputs) -> dict[str, np.ndarray]:
         given = prepare(batch)  # JAX sorts the names
         *inputs, labels = (on_host(given[name]) for name in arrays.inputs)
         if "images" in batch:
@@ -390,7 +390,7 @@ def _make_training(
         send=batches.make_send(placed.device),  # type: ignore[arg-type] # one device
         learn=lambda batch: learn(prepare(batch)),
         validate=lambda batch: count(held(), prepare(batch)),
-        see=see,
+        read_batch=read_batch,
         pending=held,
         reset=lambda: reset(arrays.params),
     )

@@ -284,7 +284,7 @@ def _make_training(
         placed.module.train()
         return correct
 
-    def see(batch: batches.Batch) -> dict[str, np.ndarray]:
+    def read_batch(batch: batches.Batch) -> dict[str, np.ndarray]:
         *inputs, labels = (each.cpu().numpy() for each in prepare(batch))
         if "images" in batch.arrays:
             return make_seen(inputs[0], labels)
@@ -296,7 +296,7 @@ def _make_training(
         send=batches.make_send(device),
         learn=lambda batch: learn(prepare(batch)),
         validate=validate,
-        see=see,
+        read_batch=read_batch,
         pending=lambda: trained,
         reset=reset,
     )

@@ -255,7 +255,7 @@ def _make_training(
         logits = nnx.merge(graph, *states)(batch["images"], None)
         return batches.count_correct(logits, batch["labels"])
 
-    def see(batch: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
+    def read_batch(batch: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
         given = prepare(batch)
         return make_seen(on_host(given["images"]).transpose(0, 3, 1, 2), on_host(given["labels"]))
 
@@ -265,7 +265,7 @@ def _make_training(
         send=batches.make_send(placed.device),
         learn=lambda batch: learn(prepare(batch)),
         validate=lambda batch: count(held().params, held().statistics, prepare(batch)),
-        see=see,
+        read_batch=read_batch,
         pending=held,
         reset=reset,
     )

@@ -279,7 +279,7 @@ def _make_training(
         placed.model.train()
         return correct
 
-    def see(batch: batches.Batch) -> dict[str, np.ndarray]:
+    def read_batch(batch: batches.Batch) -> dict[str, np.ndarray]:
         pixels, labels = prepare(batch)
         return make_seen(_to_host(pixels), labels.cpu().numpy())
 
@@ -289,7 +289,7 @@ def _make_training(
         send=batches.make_send(device),
         learn=lambda batch: learn(*prepare(batch)),
         validate=validate,
-        see=see,
+        read_batch=read_batch,
         pending=lambda: trained,
         reset=reset,
     )

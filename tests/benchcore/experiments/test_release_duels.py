@@ -14,7 +14,7 @@ from benchcore.experiments.release_duels import ReleaseRequest
 from benchcore.experiments.release_operations import OPERATION_S, add_operations
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import Match, Profile, breadth
-from benchcore.planning.release_profile import pit_versions
+from benchcore.planning.release_profile import compare_versions
 from benchcore.running import duels
 
 STRATEGIES = {"jax-jit", "jax-jit-fully-sharded", "jax-jit-tensor"}
@@ -30,11 +30,11 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_cause, "run_dependency_search", search)
 
 
-def _pit(workload: str, case: str) -> Profile:
+def _compare_versions(workload: str, case: str) -> Profile:
     """The profile `breadth` of one case, with both versions of JAX."""
     matches = [each for each in breadth().matches if (each.workload, each.case) == (workload, case)]
     profile = Profile(name="ci", matches=tuple(matches))
-    return pit_versions(profile, "jax", (NEW, OLD), name="release")
+    return compare_versions(profile, "jax", (NEW, OLD), name="release")
 
 
 def _judge(
@@ -47,9 +47,9 @@ def _judge(
 
 @pytest.mark.parametrize("slow", sorted(STRATEGIES))
 def test_every_strategy_of_a_case_is_measured_again(tmp_path: Path, slow: str) -> None:
-    pitted = _pit("small_lm", "tiny_train_x2")
-    assert len(pitted.matches) == len(STRATEGIES)
-    found, written = _judge(tmp_path, pitted.matches, {slow: 1.2})
+    compared = _compare_versions("small_lm", "tiny_train_x2")
+    assert len(compared.matches) == len(STRATEGIES)
+    found, written = _judge(tmp_path, compared.matches, {slow: 1.2})
     again = [{side.arm for side in plan.duels[0].contenders} for plan in written.plans]
     assert again[0] == {slow}
     assert sorted(arm for arms in again for arm in arms) == sorted(STRATEGIES)
@@ -66,8 +66,8 @@ def test_an_operation_that_the_profile_has_too_is_measured_again_in_both_version
 ) -> None:
     """Added operations are those of the newest versions."""
     (added,) = add_operations(Profile(name="none", matches=()), [], OPERATION_S).matches[-1:]
-    pitted = _pit(added.workload, added.case)
-    matches = (*pitted.matches, added)
+    compared = _compare_versions(added.workload, added.case)
+    matches = (*compared.matches, added)
     found, written = _judge(tmp_path, matches, {added.case: 1.2})
     (plan,) = written.plans
     assert {plan.releases[each.release].version for each in plan.duels[0].contenders} == {NEW, OLD}

@@ -6,7 +6,7 @@ import pytest
 
 from benchcore.errors import UserError
 from benchcore.planning.profiles import PROFILES, load_profile
-from benchcore.planning.release_profile import pit_versions
+from benchcore.planning.release_profile import compare_versions
 
 
 @pytest.mark.parametrize("name", sorted({*PROFILES} - {"smoke"}))
@@ -16,10 +16,10 @@ def test_versions_meet_each_other_and_the_other_framework(
     name: str, framework: str, other: str, versions: tuple[str, ...]
 ) -> None:
     profile = load_profile(name)
-    pitted = pit_versions(profile, framework, versions, name="release")
-    assert pitted.matches and pitted.name == "release"
+    compared = compare_versions(profile, framework, versions, name="release")
+    assert compared.matches and compared.name == "release"
     before = {(each.workload, each.case, each.track): each for each in profile.matches}
-    for match in pitted.matches:
+    for match in compared.matches:
         requests = [arm.request for arm in match.arms]
         counts = [requests.count(f"{framework}=={version}") for version in versions]
         assert len(set(counts[:1] if match.sentinel else counts)) == 1 and counts[0] >= 1
@@ -31,7 +31,7 @@ def test_versions_meet_each_other_and_the_other_framework(
         assert len({(arm.name, arm.request) for arm in match.arms}) == len(match.arms)
         old = before[match.workload, match.case, match.track]
         assert match.expected_s / old.expected_s == pytest.approx(len(match.arms) / len(old.arms))
-        limits, old_limits = pitted.limits_of(match), profile.limits_of(old)
+        limits, old_limits = compared.limits_of(match), profile.limits_of(old)
         assert limits.budget_s / old_limits.budget_s == pytest.approx(
             len(match.arms) / len(old.arms)
         )
@@ -39,4 +39,4 @@ def test_versions_meet_each_other_and_the_other_framework(
 
 def test_a_profile_without_the_framework_is_refused() -> None:
     with pytest.raises(UserError, match="wanted cases with jax in them, but profile 'smoke' has"):
-        pit_versions(load_profile("smoke"), "jax", ("2.0", "1.0"), name="release")
+        compare_versions(load_profile("smoke"), "jax", ("2.0", "1.0"), name="release")

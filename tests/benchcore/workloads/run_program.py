@@ -122,7 +122,7 @@ def _watch(runtime: Runtime, bound: BoundProgram) -> dict[str, str]:
     """What the checks of a duel find of a step."""
     bound.check_work(runtime.list_work, bound.list_work(runtime.list_work))
     found = runtime.watch_step(bound, to_end=False)
-    return {**found, **bound.describe_taken(runtime.take_apart)}
+    return {**found, **bound.describe_readings(runtime.inspect_step)}
 
 
 def _wait(outputs: object) -> None:
@@ -139,7 +139,7 @@ def _hand_over(program: Program, batch: ByName) -> dict[str, np.ndarray]:
     given = dict(batch)
     if training.layout == "NCHW" and "images" in batch:
         given["images"] = batch["images"].transpose(0, 3, 1, 2)
-    seen = training.see(training.send(training.stage(given)))
+    seen = training.read_batch(training.send(training.stage(given)))
     return {f"handed/{name}": array for name, array in seen.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.given import ALL, Taken, describe_read, list_foreign
+from benchcore.cell.proof.given import ALL, Readings, describe_read, list_foreign
 
 ROOT = Path(__file__).parents[4]
 _RNG = np.random.Generator(np.random.PCG64(1))
@@ -76,28 +76,29 @@ found = {}
 if sys.argv[1] == "jax":
     import jax
     import numpy as np
-    from benchcore.cell.proof.jax_watch import _describe_owed, take_apart
+    from benchcore.cell.proof.jax_watch import _describe_owed, inspect_step
     weight, images = (jax.numpy.ones((9, 9)) * each for each in (2.0, 3.0))
     plain = jax.jit(lambda images: images @ weight)
-    shapes = [each.shape for each in take_apart(jax, lambda: plain(images)).arrays]
+    shapes = [each.shape for each in inspect_step(jax, lambda: plain(images)).arrays]
     found["closed over"] = shapes
     earlier, hidden = jax.live_arrays(), dataclasses.make_dataclass("Hidden", ["array"])
     outputs = plain(images)
     found["owed"] = [_describe_owed(jax, earlier, each) for each in (outputs, hidden(outputs))]
     passed = jax.jit(lambda given: given[0])
     steps = [lambda: weight, lambda: jax.jit(passed)((weight, images)), lambda: plain(images)]
-    found["uncomputed"] = [len(take_apart(jax, step).uncomputed) for step in steps]
+    found["uncomputed"] = [len(inspect_step(jax, step).uncomputed) for step in steps]
     narrow = jax.numpy.ones((4, 8), "bfloat16")
     own = {"softmax": jax.nn.softmax, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
     own["wide"] = lambda x: jax.nn.softmax(x.astype("float32"))
     functions = {**own, "d gelu": jax.grad(lambda x: own["gelu"](x).sum())}
     found["rounded"] = {
-        name: take_apart(jax, lambda: jax.jit(each)(narrow)).rounded
+        name: inspect_step(jax, lambda: jax.jit(each)(narrow)).rounded
         for name, each in functions.items()
     }
 else:
     import torch
-    from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers, take_apart
+    from benchcore.cell.proof.torch_watch import inspect_step
+    from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers
     usual = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     found["before"] = [describe_optimizers(torch), describe_compilers(torch, "none")]
     kept = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, fused=True)
@@ -105,20 +106,20 @@ else:
     found["after"] = [describe_optimizers(torch), describe_compilers(torch, "default")]
     weight, hidden = torch.full((9, 9), 2.0), torch.full((5, 9), 3.0)
     step = lambda: torch.nn.functional.dropout(hidden, 0.5) @ weight.t()[:, :3]
-    taken = take_apart(torch, step)
+    taken = inspect_step(torch, step)
     found["closed over"] = [list(each.shape) for each in taken.arrays]
     found["drawn"] = taken.drawn
     own = torch.Generator().manual_seed(1)
     draw_own = lambda: torch.empty(7, 3).uniform_(generator=own)
-    found["drawn by its own generator"] = take_apart(torch, draw_own).drawn
+    found["drawn by its own generator"] = inspect_step(torch, draw_own).drawn
     update = lambda: torch._foreach_add_([weight], 1.0) or weight
     steps = [lambda: weight, lambda: weight.view(81), lambda: weight.clone(), update]
-    found["uncomputed"] = [len(take_apart(torch, step).uncomputed) for step in steps]
+    found["uncomputed"] = [len(inspect_step(torch, step).uncomputed) for step in steps]
     narrow = torch.ones(4, 8, dtype=torch.bfloat16)
     functions = {"softmax": lambda: narrow.exp() / narrow.exp_().sum(), "wide": hidden.exp,
                  "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
                  "roots": lambda: torch._foreach_sqrt([narrow])}
-    found["rounded"] = {name: take_apart(torch, each).rounded for name, each in functions.items()}
+    found["rounded"] = {name: inspect_step(torch, each).rounded for name, each in functions.items()}
     torch.compile(torch.sin, backend=lambda graph, given: graph.forward)(weight)
     found["compilers"] = describe_compilers(torch, "default")
 print(json.dumps(found))
@@ -131,7 +132,7 @@ def test_an_optimisers_roots_may_be_in_bfloat16_and_no_others() -> None:
 
     def describe(*places: int) -> str:
         some = [rounded[each] for each in places]
-        return Taken(arrays=[], drawn=0, rounded=some).describe_rounded(params)
+        return Readings(arrays=[], drawn=0, rounded=some).describe_rounded(params)
 
     assert describe(0) == describe() == "none"
     assert (describe(0, 1), describe(0, 2), describe(1, 2)) == ("sqrt", "exp", "exp, sqrt")
