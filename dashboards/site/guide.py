@@ -137,18 +137,14 @@ def _link_operations(known: Sequence[Answer]) -> Block | None:
 
 
 def summarise_answers(known: Sequence[Answer]) -> str:
-    """`JAX is faster in 12 of 20 pairs, PyTorch in 5; in 3 neither is shown to be faster.`"""
+    """`Of 20 pairs, JAX is faster in 12, PyTorch is faster in 5, neither is shown faster in 3.`"""
     if not known:
         return "Not known yet: no pair of versions that were the newest on their night counts."
-    number = format_count(len(known), "pair")
-    wins = Counter(FRAMEWORKS[row["faster"]] for row in known if row["faster"]).most_common()
-    neither = len(known) - sum(count for _, count in wins)
-    if not wins:
-        return f"Neither is shown to be faster in {number}."
-    (first, count), *second = wins
-    sentence = f"{first} is faster in {count} of {number}"
-    sentence += "".join(f", {name} in {fewer}" for name, fewer in second)
-    return sentence + (f"; in {neither} neither is shown to be faster." if neither else ".")
+    wins = Counter(FRAMEWORKS[row["faster"]] for row in known if row["faster"])
+    listed = [f"{name} is faster in {count}" for name, count in wins.most_common()]
+    if neither := len(known) - wins.total():
+        listed.append(f"neither is shown faster in {neither}")
+    return f"Of {format_count(len(known), 'pair')}, {', '.join(listed)}."
 
 
 def list_sentences(known: Sequence[Answer]) -> list[str]:

@@ -162,11 +162,11 @@ def test_compilation_pays_against_eager_pytorch_which_has_none(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("faster", "sentence"),
     [
-        (("jax", "jax"), "JAX is faster in 2 of 2 pairs."),
-        (("jax",), "JAX is faster in 1 of 1 pair."),
-        (("torch", "jax", "torch"), "PyTorch is faster in 2 of 3 pairs, JAX in 1."),
-        (("torch", None), "PyTorch is faster in 1 of 2 pairs; in 1 neither is shown to be faster."),
-        ((None,), "Neither is shown to be faster in 1 pair."),
+        (("jax", "jax"), "Of 2 pairs, JAX is faster in 2."),
+        (("jax",), "Of 1 pair, JAX is faster in 1."),
+        (("torch", "jax", "torch"), "Of 3 pairs, PyTorch is faster in 2, JAX is faster in 1."),
+        (("torch", None), "Of 2 pairs, PyTorch is faster in 1, neither is shown faster in 1."),
+        ((None,), "Of 1 pair, neither is shown faster in 1."),
     ],
 )
 def test_the_guide_begins_with_who_is_faster_in_how_many_pairs(
