@@ -46,7 +46,13 @@ from benchcore.planning.matrix import make_plan
 from benchcore.protocol import write_json
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, database_file, open_database
-from benchcore.store.duels import judge_campaign, list_campaigns, replace_failed_checks
+from benchcore.store.duels import (
+    count_campaigns,
+    judge_campaign,
+    list_campaigns,
+    list_newest_campaigns,
+    replace_failed_checks,
+)
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import ContenderRun
@@ -56,6 +62,7 @@ from benchcore.store.reports.guide import list_answers
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import read_recent, refresh_suspicions
 from benchcore.verdict.history.series import STEP_TIME
+from dashboards.publish import MOST_DUELS
 from dashboards.site.gather import read_campaigns
 
 LAST = date(2026, 11, 20)
@@ -252,7 +259,10 @@ def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Ca
             engine, campaigns=[campaign]
         ),
         "Guide: answers of a campaign": lambda: list_answers(engine, campaigns=[campaign]),
-        "Runs: campaigns": lambda: list_campaigns(engine),
+        "Runs: campaigns": lambda: (
+            count_campaigns(engine),
+            list_newest_campaigns(engine, MOST_DUELS),
+        ),
         "Contenders of a campaign": lambda: contender_frame(engine, campaign),
         "Suspicions of a campaign": lambda: refresh_suspicions(engine, campaign=campaign),
     }

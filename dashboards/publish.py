@@ -45,7 +45,7 @@ from dashboards.site.releases import (
 )
 from dashboards.site.tonight import describe_campaign
 
-_MOST_DUELS = 2000
+MOST_DUELS = 2000
 """Duel runs whose pages a new site gets: it is there within a minute."""
 LAYOUT = 3
 """Number of the data's layout. A site of another number is built again from the database."""
@@ -66,7 +66,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
         catalog = _read_catalog(files)
         names = [campaign]
         if catalog is None:
-            newest = list_newest_campaigns(engine, _MOST_DUELS)
+            newest = list_newest_campaigns(engine, MOST_DUELS)
             catalog, names = _new_catalog(), [*newest, campaign]
         touched, pairs, crashed = Touched(), NewPairs(), list_crashed(engine)
         for each in read_campaigns(state, engine, list(dict.fromkeys(names))):

@@ -6,6 +6,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from statistics import median
 from typing import Any
 
@@ -34,6 +35,8 @@ DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
 _OF_SIDE = ("duel_run", "name", "arm", "framework", "version", "role")
 _NEWEST = 5
 _MOST_RUNS = 5000
+_AT_ONCE = 500
+"""Campaigns of one query: SQLite limits its variables."""
 
 
 def list_campaigns(engine: Engine) -> list[str]:
@@ -66,16 +69,25 @@ def count_campaigns(engine: Engine) -> int:
 def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
     """As `list_campaigns`, the newest ones that have together so many duel runs at most; at least
     one, if there is any."""
-    newest = func.max(DuelRun.started_at)
-    query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
-    found, total = list[str](), 0
+    # The newest duel runs, one more than that, are of enough campaigns: others need no reading.
+    order = (DuelRun.started_at.desc(), DuelRun.campaign.desc())
+    newest = select(DuelRun.campaign).order_by(*order).limit(most_duels + 1)
     with Session(engine) as session:
-        for name, count in session.execute(query.order_by(newest.desc(), DuelRun.campaign.desc())):
-            total += count
-            if found and total > most_duels:
-                break
-            found.append(name)
-    return found[::-1]
+        names = list(dict.fromkeys(session.scalars(newest)))
+        counts = count_duels(session, names)
+    totals = list(accumulate(counts[name] for name in names))
+    fitting = sum(total <= most_duels for total in totals)
+    return names[: max(1, fitting)][::-1]
+
+
+def count_duels(session: Session, campaigns: Sequence[str]) -> dict[str, int]:
+    """By campaign, the duel runs of these; one without any is left out."""
+    found = dict[str, int]()
+    query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
+    for first in range(0, len(campaigns), _AT_ONCE):
+        part = query.where(DuelRun.campaign.in_(campaigns[first : first + _AT_ONCE]))
+        found |= dict(session.execute(part).tuples().all())
+    return found
 
 
 def read_starts(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:

@@ -21,7 +21,7 @@ from dashboards.site.files import SiteFiles
 def test_a_new_site_gets_the_newest_campaigns(
     nights: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "_MOST_DUELS", 12)
+    monkeypatch.setattr(publish, "MOST_DUELS", 12)
     state = open_state(tmp_path / "state")
     shutil.copy(nights.root / "deadheat.db", state.root / "deadheat.db")
     engine = open_database(state.database_url)

@@ -9,7 +9,14 @@ from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_docum
 
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.duels import judge_campaign, read_duels, replace_failed_checks, replace_ratios
+from benchcore.store.duels import (
+    judge_campaign,
+    list_campaigns,
+    list_newest_campaigns,
+    read_duels,
+    replace_failed_checks,
+    replace_ratios,
+)
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
@@ -36,6 +43,28 @@ def filled(engine: Engine, state: State) -> Engine:
     spool_document(state.spool, make_document(racers, duel_run=OTHER_RUN, campaign="other"))
     ingest_spool(engine, state)
     return engine
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 4, 5, 6, 7, 100])
+def test_the_newest_campaigns_have_at_most_so_many_duel_runs(
+    each_engine: Engine, state: State, most: int
+) -> None:
+    """Nights of two duels each; the second one was measured again after the third, and the last
+    two began at the same time."""
+    begun = {"a": (1, 2), "b": (3, 6), "c": (4, 5), "d": (7, 8), "e": (7, 8)}
+    for campaign, days in begun.items():
+        for number, day in enumerate(days):
+            run = f"{campaign}{number:015x}"
+            document = make_document(duel_run=run, campaign=campaign)
+            document["allocation"] |= dict.fromkeys(
+                ("started_at", "ended_at"), f"2026-11-{day:02}T03:00:00+00:00"
+            )
+            spool_document(state.spool, document)
+    assert list_newest_campaigns(each_engine, most) == []
+    ingest_spool(each_engine, state)
+    assert list_campaigns(each_engine) == ["a", "b", "c", "d", "e"]
+    newest = ["a", "c", "b", "d", "e"]
+    assert list_newest_campaigns(each_engine, most) == newest[-max(1, min(most, 10) // 2) :]
 
 
 def test_a_duel_comes_back_with_its_raw_times(filled: Engine) -> None:

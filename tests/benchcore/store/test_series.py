@@ -21,7 +21,7 @@ from benchcore.errors import UserError
 from benchcore.planning.catalog import list_proven, list_workloads, proof_use_cases
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing
-from benchcore.store.duels import list_campaigns
+from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.metric_values import fill_amounts
 from benchcore.store.metrics import ERRORS, METRICS, TRACKED, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, Proof
@@ -206,7 +206,7 @@ def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engi
         lambda: list_certificates(engine, campaigns=["history"]),
         lambda: list_answers(engine, campaigns=["history"]),
     ]
-    others = r"ix_ratio_kind|ix_contender_run_arm|SCAN [a-z]"
+    others = r"ix_ratio_kind|ix_contender_run_arm|SCAN (?!wanted_cases$)[a-z]"
     for read in reads:
         steps = _explain(engine, read)
         assert any(
@@ -216,6 +216,9 @@ def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engi
     of_campaigns = _explain(engine, lambda: list_campaigns(engine))
     index = "ix_duel_run_campaign_started_at"
     assert of_campaigns[0] == f"SCAN duel_run USING COVERING INDEX {index}"
+    newest = _explain(engine, lambda: list_newest_campaigns(engine, 3))
+    assert newest[0] == "SCAN duel_run USING INDEX ix_duel_run_started_at", "as far as its limit"
+    assert newest[-1].startswith(f"SEARCH duel_run USING COVERING INDEX {index} (campaign=?")
 
 
 def _explain(engine: Engine, read: Callable[[], object]) -> list[str]:
