@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, bindparam, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
@@ -23,6 +24,7 @@ _SHOWN = (
     *("track", "checkpoint", "device_model", "device_fingerprint", "site"),
 )
 _JUDGED = ("a", "b", "a_framework", "b_framework", *_VERSIONS, "num_starts", *_ARMS)
+_OF_PAIR = (*_JUDGED, "reason", "log_ratio", "low", "high", "verdict")
 _AMOUNTS = (
     *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
     *("allocator_peak_bytes", "process_peak_bytes", "gross_mj"),
@@ -150,84 +152,106 @@ def name_case_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _list_groups(session: Session, campaigns: Collection[str] | None) -> list[Row[Any]]:
-    """Of campaigns, one query for each of their cases: it reads that case's nights alone."""
+    """Of campaigns, one query for all their cases: it reads the nights of these alone."""
     if campaigns is None:
-        return list(session.execute(_select_groups().where(PairRatio.kind == _KIND)))
+        return list(session.execute(_select_groups(DuelRun).where(PairRatio.kind == _KIND)))
     columns = [getattr(DuelRun, key) for key in _CASE]
-    cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct()
-    groups = _select_groups().where(skip_index(PairRatio.kind) == _KIND)
-    return [
-        group
-        for case in session.execute(cases).all()
-        for group in session.execute(groups.where(*_equal(case)))
-    ]
+    cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct().cte("wanted_cases")
+    query = _select_groups(cases.join(DuelRun, and_(*_equal(cases.c))))
+    return list(session.execute(query.where(skip_index(PairRatio.kind) == _KIND)))
 
 
-def _equal(case: Row[Any]) -> list[ColumnElement[bool]]:
-    return [getattr(DuelRun, key).is_not_distinct_from(getattr(case, key)) for key in _CASE]
+def _equal(case: Any) -> list[ColumnElement[bool]]:
+    """The duel run is of this case. Only a checkpoint may be null: for a comparison of nulls
+    PostgreSQL uses no index."""
+    same = [getattr(DuelRun, key) == getattr(case, key) for key in _CASE if key != "checkpoint"]
+    return [*same, DuelRun.checkpoint.is_not_distinct_from(case.checkpoint)]
 
 
-def _select_groups() -> Any:
+def _select_groups(source: Any) -> Any:
     columns = [*(getattr(DuelRun, key) for key in _CASE), *(getattr(PairRatio, k) for k in _ARMS)]
     newest = [
         func.max(case((condition, DuelRun.started_at))).label(name)
         for name, condition in (("counted", _COUNTS), ("a_led", _A_LEADS), ("b_led", _B_LEADS))
     ]
     ends = (func.min(DuelRun.started_at).label("first"), func.max(DuelRun.started_at).label("last"))
-    query = select(*columns, *ends, *newest)
+    query = select(*columns, *ends, *newest).select_from(source)
     return _join(query).where(*_WANTED).group_by(*columns)
 
 
 def _join(query: Any) -> Any:
-    return query.select_from(DuelRun).join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    return query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+
+
+def _select_pair(order: Any, *conditions: ColumnElement[bool]) -> Any:
+    """The first pair, in this order, of the group and with the bounds that are given to the query
+    when it runs. It is made once: to make it takes longer than to run it."""
+    given = SimpleNamespace(**{key: bindparam(key) for key in (*_CASE, *_ARMS)})
+    same = [*_equal(given), skip_index(PairRatio.kind) == _KIND]
+    same += [skip_index(getattr(PairRatio, key)) == getattr(given, key) for key in _ARMS]
+    duel = [getattr(DuelRun, key) for key in (*_SHOWN, "device")]
+    query = _join(select(*duel, *(getattr(PairRatio, key) for key in _OF_PAIR)))
+    return query.where(*_WANTED, *same, *conditions).order_by(order).limit(1)
+
+
+# A bound of the time lets the database read the case's nights by their index, in order.
+_FROM = DuelRun.started_at >= bindparam("start")
+_AFTER = DuelRun.started_at > bindparam("start")
+_NEWEST_FIRST = DuelRun.started_at.desc()
+_OTHERS = or_(*(getattr(PairRatio, key) != bindparam(key) for key in _VERSIONS))
+_NEWEST = _select_pair(_NEWEST_FIRST, _FROM)
+_NEWEST_COUNTED = _select_pair(_NEWEST_FIRST, _FROM, _COUNTS)
+_EARLIER = _select_pair(_NEWEST_FIRST, DuelRun.started_at < bindparam("end"), _COUNTS, _OTHERS)
+_SINCE = {
+    (leads, is_first): _select_pair(
+        DuelRun.started_at, _FROM if is_first else _AFTER, {"a": _A_LEADS, "b": _B_LEADS}[leads]
+    )
+    for leads in "ab"
+    for is_first in (True, False)
+}
+"""The pair with which side a's or b's lead began: the first of all, or after the other's last."""
 
 
 def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
-    same = [*_equal(group)]
-    same += [skip_index(getattr(PairRatio, key)) == getattr(group, key) for key in _ARMS]
-    same += [skip_index(PairRatio.kind) == _KIND]
-    query = _join(select(DuelRun, PairRatio)).where(*_WANTED, *same)
+    same = {key: getattr(group, key) for key in (*_CASE, *_ARMS)}
     counts = group.counted is not None
-    # A bound of the time lets the database read the case's nights by their index, in order.
-    at = DuelRun.started_at >= (group.counted if counts else group.last)
-    newest = query.where(_COUNTS, at) if counts else query.where(at)
-    duel, pair = session.execute(newest.order_by(DuelRun.started_at.desc()).limit(1)).one()
-    row = {key: getattr(duel, key) for key in _SHOWN if key != "id"}
-    row |= {key: getattr(pair, key) for key in _JUDGED} | {"device": duel.device["name"]}
-    row |= {"duel_run": duel.id, "counts": counts, "reason": "" if counts else pair.reason}
+    query, start = (_NEWEST_COUNTED, group.counted) if counts else (_NEWEST, group.last)
+    pair = session.execute(query, {**same, "start": start}).one()
+    row = {key: getattr(pair, key) for key in _SHOWN if key != "id"}
+    row |= {key: getattr(pair, key) for key in _JUDGED} | {"device": pair.device["name"]}
+    row |= {"duel_run": pair.id, "counts": counts, "reason": "" if counts else pair.reason}
     row |= {key: getattr(pair, key) if counts else None for key in ("log_ratio", "low", "high")}
     row["verdict"] = pair.verdict if counts else "unknown"
     leads = counts and pair.verdict == "different"
     a_leads = leads and pair.log_ratio > 0
     row["faster"] = (pair.a_framework if a_leads else pair.b_framework) if leads else None
-    led, lost = (_A_LEADS, group.b_led) if a_leads else (_B_LEADS, group.a_led)
-    since = query.where(led, DuelRun.started_at >= group.first)
-    row["since"] = _find_since(session, since, lost) if leads else None
-    asks = counts and duel.use_case == "op"
-    row["earlier"] = _find_earlier(session, query.where(_COUNTS), duel, pair) if asks else None
+    row["since"] = _find_since(session, group, same, "a" if a_leads else "b") if leads else None
+    asks = counts and pair.use_case == "op"
+    row["earlier"] = _find_earlier(session, same, pair) if asks else None
     return row
 
 
 def _find_earlier(
-    session: Session, counted: Any, duel: DuelRun, pair: PairRatio
+    session: Session, same: Mapping[str, Any], pair: Row[Any]
 ) -> dict[str, Any] | None:
     """The newest pair before this one in which a side had another version."""
-    other = or_(*(getattr(PairRatio, key) != getattr(pair, key) for key in _VERSIONS))
-    before = counted.where(other, DuelRun.started_at < duel.started_at)
-    found = session.execute(before.order_by(DuelRun.started_at.desc()).limit(1)).first()
-    if found is None:
-        return None
-    run, earlier = found
-    shown = ("log_ratio", "low", "high", *_VERSIONS)
-    return {"started_at": run.started_at, **{key: getattr(earlier, key) for key in shown}}
-
-
-def _find_since(session: Session, leads: Any, lost: Any) -> dict[str, Any]:
-    """The first pair with this lead after the other side's last one."""
-    after: list[ColumnElement[bool]] = [] if lost is None else [DuelRun.started_at > lost]
-    duel, pair = session.execute(leads.where(*after).order_by(DuelRun.started_at).limit(1)).one()
     versions = {key: getattr(pair, key) for key in _VERSIONS}
-    return {**versions, "started_at": duel.started_at, "always": lost is None}
+    found = session.execute(_EARLIER, {**same, **versions, "end": pair.started_at}).first()
+    shown = ("started_at", "log_ratio", "low", "high", *_VERSIONS)
+    return None if found is None else {key: getattr(found, key) for key in shown}
+
+
+def _find_since(
+    session: Session, group: Row[Any], same: Mapping[str, Any], leads: str
+) -> dict[str, Any]:
+    """The first pair with this lead after the other side's last one."""
+    lost = group.b_led if leads == "a" else group.a_led
+    start = group.first if lost is None else lost
+    found = session.execute(_SINCE[leads, lost is None], {**same, "start": start}).one()
+    return {
+        **{key: getattr(found, key) for key in (*_VERSIONS, "started_at")},
+        "always": lost is None,
+    }
 
 
 def _read_amounts(
@@ -238,7 +262,8 @@ def _read_amounts(
     if not campaigns:
         return {}
     frame = amount_frame(engine, campaigns)
-    frame = frame.loc[frame["duel_run"].isin([row["duel_run"] for row in rows])]
+    wanted = frame["duel_run"].isin([row["duel_run"] for row in rows])
+    frame = frame.loc[wanted, ["duel_run", "name", *_AMOUNTS]]
     return {
         (row["duel_run"], row["name"]): {key: _to_number(row[key]) for key in _AMOUNTS}
         for row in frame.to_dict("records")
