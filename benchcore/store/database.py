@@ -155,13 +155,18 @@ def count_rows(url: str) -> dict[str, int]:
 
 def _make_engine(url: str) -> Engine:
     try:
-        return create_engine(url, json_deserializer=orjson.loads)  # half of the time of json.loads
+        # Less than half of the time of the standard library's.
+        return create_engine(url, json_serializer=_dump_json, json_deserializer=orjson.loads)
     except (ArgumentError, ImportError, ValueError) as error:
         raise UserError(
             "wanted a database as an SQLAlchemy URL such as sqlite:////folder/file.db or "
             f"postgresql+psycopg://user@host/name, but {error}; correct the URL, or "
             "DEADHEAT_DATABASE_URL"
         ) from error
+
+
+def _dump_json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import orjson
 from packaging.version import InvalidVersion, Version
 
 from benchcore.cell.document import end_case, spec_case
@@ -26,6 +27,9 @@ _MAX_MESSAGE = 300
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _SUSPECT = re.compile(r"[\ud800-\udfff]|\\u(?:0000|[dD][89a-fA-F])")
 """NUL and surrogates in the text of a JSON document, also as escapes."""
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_NOT_PLAIN = (b"\\u", b"0" * 19, *(b'"%c:' % each for each in b" \t\r\n"))
+"""Escapes, integers that may need more than 64 bits, and blanks between a key and its colon."""
 _OTHER_SCHEMA = re.compile(r"\$\.schema: wanted schema \d+, got schema (\d+)")
 
 
@@ -54,6 +58,8 @@ def check_size(path: Path) -> None:
 def _parse(content: bytes) -> tuple[Any, bool]:
     """The document, and whether it is sure that `_unstorable` would find nothing: to visit every
     value again takes more time than to parse."""
+    if (plain := _parse_plain(content)) is not None:
+        return plain, True
     try:
         text = content.decode(json.detect_encoding(content), "surrogatepass")
         try:
@@ -62,6 +68,21 @@ def _parse(content: bytes) -> tuple[Any, bool]:
             return _load(text, int, float), False
     except (ValueError, RecursionError) as error:
         raise ValueError(f"$: wanted a JSON document, got {_show(content)}: {error}") from error
+
+
+def _parse_plain(content: bytes) -> Any | None:
+    """The document, read in a fifth of the time; None = it may hold what `_unstorable` refuses, or
+    a key twice, or it is no JSON."""
+    digits = content.translate(_DIGITS)
+    if not content.isascii() or any(each in digits for each in _NOT_PLAIN):
+        return None
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    # Of a key that is there twice, one is lost.
+    is_whole = content.count(b'":') == orjson.dumps(document).count(b'":')
+    return document if is_whole else None
 
 
 def _load(text: str, parse_int: Callable[[str], int], parse_float: Callable[[str], float]) -> Any:

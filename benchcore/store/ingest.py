@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -21,6 +21,7 @@ from benchcore.state import State, hold_lock
 from benchcore.store import packs
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document, was_of_this_schema
+from benchcore.store.duels import count_duels
 from benchcore.store.metric_values import measure_amounts
 from benchcore.store.metrics import IN_COLUMNS
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
@@ -130,8 +131,11 @@ def _find_known(engine: Engine, runs: Sequence[str]) -> tuple[dict[str, str], se
         for first in range(0, len(runs), _AT_ONCE):
             part = runs[first : first + _AT_ONCE]
             query = select(DuelRun.id, DuelRun.campaign).where(DuelRun.id.in_(part))
-            known |= dict(session.execute(query).tuples().all())
-            incomplete |= {each.duel_run for each in list_incomplete(session.connection(), part)}
+            there = dict(session.execute(query).tuples().all())
+            if there:
+                found = list_incomplete(session.connection(), [*there])
+                incomplete |= {each.duel_run for each in found}
+            known |= there
     return known, incomplete
 
 
@@ -142,8 +146,12 @@ def _read_packs(
     unpacked."""
     already: list[str] = []
     rejected: list[Rejection] = []
-    counts = _count_runs(engine) if only_new else {}
-    for pack in sorted({*state.spool.glob(f"*/{packs.NAME}")} - {state.rejected / packs.NAME}):
+    found = sorted({*state.spool.glob(f"*/{packs.NAME}")} - {state.rejected / packs.NAME})
+    counts = dict[str, int]()
+    if only_new:
+        with Session(engine) as session:
+            counts = count_duels(session, [pack.parent.name for pack in found])
+    for pack in found:
         if only_new and packs.count_packed(pack.parent) == counts.get(pack.parent.name):
             continue
         try:
@@ -152,13 +160,6 @@ def _read_packs(
             rejection = _set_aside(pack, state.rejected, str(error))
             rejected += [rejection] if rejection else []
     return already, rejected
-
-
-def _count_runs(engine: Engine) -> dict[str, int]:
-    """By campaign, its duel runs."""
-    query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
-    with Session(engine) as session:
-        return dict(session.execute(query).tuples().all())
 
 
 def _unpack_new(engine: Engine, folder: Path) -> list[str]:

@@ -16,6 +16,8 @@ from result_documents import (
     spool_document,
 )
 
+from benchcore.protocol import write_json
+from benchcore.store import documents
 from benchcore.store.documents import MOST_BYTES, read_document
 
 Document = dict[str, Any]
@@ -215,6 +217,40 @@ def test_any_other_text_is_stored(flag: str, tmp_path: Path) -> None:
     assert read_document(path) == document
     path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
     assert read_document(path) == document
+
+
+def test_a_document_as_it_is_written_is_read_the_fast_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spool_document(tmp_path, make_document())
+    written = read_document(path)
+    write_json(path, written)
+    monkeypatch.setattr(documents, "_load", lambda *_: pytest.fail("read every value twice"))
+    assert read_document(path) == written
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n", "\t", "\r"])
+@pytest.mark.parametrize("other", ["", '"a\\":": 1, '])
+def test_a_key_that_is_there_twice_is_refused_whatever_is_between_it_and_its_colon(
+    blank: str, other: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "document.json"
+    path.write_text(f'{{{other}"x"{blank}: 1, "y": 2, "y": {{"z"{blank}: 3}}}}', newline="")
+    with pytest.raises(ValueError, match=r"wanted each key once, got \['y'\]"):
+        read_document(path)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**18, -(10**19), 0.1, 1e300])
+def test_a_number_is_read_as_python_reads_it(number: float, tmp_path: Path) -> None:
+    document = make_document()
+    first(document)["settings"]["flag"] = number
+    path = spool_document(tmp_path, document)
+    if isinstance(number, int) and not -(2**63) <= number < 2**63:
+        with pytest.raises(ValueError, match="wanted an integer of 64 bits"):
+            read_document(path)
+    else:
+        found = first(read_document(path))["settings"]["flag"]
+        assert (found, type(found)) == (number, type(number))
 
 
 def test_many_problems_are_summarised(tmp_path: Path) -> None:

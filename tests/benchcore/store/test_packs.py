@@ -10,12 +10,14 @@ from zipfile import ZipFile
 import pytest
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
 from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from benchcore.errors import DamagedFileError
 from benchcore.running.duel_process import result_path
 from benchcore.state import State
-from benchcore.store import packs
+from benchcore.store import ingest, packs
 from benchcore.store.database import Engine, begin_writing
+from benchcore.store.duels import count_duels
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import DuelRun, StartRun
 
@@ -59,6 +61,11 @@ def test_a_pack_is_not_read_again_until_rows_are_missing(
     assert packs.NAME not in _read(folder)
 
 
+def _count(counted: list[list[str]], session: Session, campaigns: list[str]) -> dict[str, int]:
+    counted.append(campaigns)
+    return count_duels(session, campaigns)
+
+
 def test_a_night_opens_no_pack_whose_duel_runs_are_there(
     folder: Path, engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,8 +73,11 @@ def test_a_night_opens_no_pack_whose_duel_runs_are_there(
     packs.pack(folder)
     with monkeypatch.context() as patch:
         patch.setattr(packs, "list_packed", lambda _: pytest.fail("opened"))
+        counted = list[list[str]]()
+        patch.setattr(ingest, "count_duels", lambda session, names: _count(counted, session, names))
         report = ingest_spool(engine, state, only_new=True)
     assert (report.ingested, report.already, report.healed) == ((), (), ())
+    assert counted == [[CAMPAIGN]], "no other campaign's duel runs"
     with begin_writing(engine) as session:
         session.execute(delete(DuelRun).where(DuelRun.id == IDS[1]))
     assert ingest_spool(engine, state, only_new=True).ingested == (IDS[1],)
