@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -105,8 +106,10 @@ def watch(
     command: list[str], environ: Mapping[str, str], spool: Path, number: int
 ) -> dict[str, Any]:
     """Run a command until all documents lie in the spool and it has ended; its seconds, those until
-    the first document, and its peak memory. Raises SystemExit where it fails or documents lack."""
+    the first document, the CPU time of all its processes, and its peak memory. Raises SystemExit
+    where it fails or documents lack."""
     began, first_s, peak_bytes = time.monotonic(), None, 0
+    before_s = _read_cpu_s()
     process = subprocess.Popen(command, env=dict(environ), stdout=subprocess.DEVNULL)
     while process.poll() is None:
         if first_s is None and any(spool.glob("*.json")):
@@ -124,8 +127,15 @@ def watch(
         "wall_s": round(wall_s, 1),
         "first_document_s": round(first_s, 1),
         "ms_per_duel": round(1000 * (wall_s - first_s) / max(1, number - 1)),
+        "cpu_s": round(_read_cpu_s() - before_s, 1),
         "peak_mb": round(peak_bytes / 1e6),
     }
+
+
+def _read_cpu_s() -> float:
+    """The CPU time of all commands that have ended, with what they started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def read_peak_bytes(pid: int) -> int:

@@ -29,6 +29,7 @@ def test_seconds_per_duel_and_the_commands_own_peak_are_read(tmp_path: Path) -> 
     assert found["duels"] == 3
     assert found["wall_s"] >= 1.0
     assert found["peak_mb"] >= 200
+    assert 0 < found["cpu_s"] < found["wall_s"]
     assert found["ms_per_duel"] >= 100
 
 
