@@ -145,8 +145,11 @@ def measure_duel(
     (seconds since the epoch) is its deadline. Raises as `run_duel` does.
     """
     log = log or progress_log(state, plan.campaign)
-    resumed = is_measured(state, plan, duel)
-    log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
+    path = result_path(state, plan.campaign, duel.duel_run)
+    log.append(event="duel", what="resumed" if path.exists() else "begun", duel_run=duel.duel_run)
+    if path.exists():
+        log.append(event="duel", what="done", duel_run=duel.duel_run)
+        return path
     snapshot = take_snapshot(state.snapshots)
     order = matrix.make_order(
         plan,

@@ -18,6 +18,7 @@ from benchcore.planning.requests import Placement
 from benchcore.planning.snapshot import hash_inside
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import duels, plans
+from benchcore.running.duel_process import result_path
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -253,6 +254,15 @@ def test_passes_are_measured_again_only_in_another_environment(
 def test_an_unknown_campaign_is_refused_with_the_known_ones(plan: Plan, state: State) -> None:
     with pytest.raises(UserError, match="campaigns are night"):
         plans.load_campaign(state, "never")
+
+
+def test_nothing_is_prepared_for_a_duel_that_is_measured(plan: Plan, state: State) -> None:
+    """Else a finished campaign of many duels takes minutes to run again."""
+    document = result_path(state, plan.campaign, plan.duels[0].duel_run)
+    document.parent.mkdir(parents=True)
+    document.write_text("{}")
+    assert duels.measure_duel(plan, plan.duels[0], state) == document
+    assert not list(state.snapshots.iterdir())
 
 
 def test_a_plan_is_read_once_until_its_file_changes(plan: Plan, state: State) -> None:
