@@ -11,6 +11,7 @@ from duel_orders import copy_inside_ring
 
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.requests import Placement
+from benchcore.planning.snapshot import hash_inside
 from benchcore.planning.tracks import JAX_NEWEST, TORCH_EAGER
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running import duels, equivalence, plans
@@ -58,7 +59,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its mistake is so small that in bf16 the outputs agree: only the proof shows it."""
-    ring = tmp_path / "ring"
+    ring = tmp_path / hash_inside()
     copy_inside_ring(ring)
     broken = ring / "benchcore" / "workloads" / "mlp" / "in_torch.py"
     source = broken.read_text()

@@ -18,7 +18,7 @@ import pytest
 from command_line import Ended, run_here
 from prefect_server import Template
 
-from benchcore.planning.snapshot import take_snapshot
+from benchcore.planning.snapshot import hash_inside, take_snapshot
 from benchcore.state import open_state
 from flows.server import services
 
@@ -85,7 +85,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 def test_a_failed_conductor_is_retried_reported_and_can_be_rerun(
     tmp_path: Path, prefect_api: None
 ) -> None:
-    ring = tmp_path / "broken ring"  # not the snapshot, which is repaired before use
+    ring = tmp_path / hash_inside()  # not the snapshot, which is repaired before use
     shutil.copytree(take_snapshot(open_state(tmp_path).snapshots), ring)
     (ring / "benchcore" / "cell" / "conductor.py").unlink()
     with mock.patch("benchcore.running.duels.take_snapshot", return_value=ring):

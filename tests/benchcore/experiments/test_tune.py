@@ -22,6 +22,7 @@ from benchcore.planning.fair_settings import Candidate, descend, drop_defaults, 
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, list_sentinels
 from benchcore.planning.requests import Placement
+from benchcore.planning.snapshot import hash_inside
 from benchcore.planning.tuned import Tried, find_tuned, load_tuned
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import is_measured, measure_duel, store_environments
@@ -275,7 +276,7 @@ def planted(
 ) -> Iterator[tuple[State, dict[str, Any], DirectMeasurer]]:
     """A search in which a candidate is fastest but wrong, and another one faster and right."""
     state = open_state(tmp_path_factory.mktemp("tuned"))
-    ring = tmp_path_factory.mktemp("ring")
+    ring = tmp_path_factory.mktemp("ring") / hash_inside()
     copy_inside_ring(ring)
     building = ring / "benchcore" / "cell" / "building.py"
     source = building.read_text(encoding="utf-8")
