@@ -28,16 +28,13 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.history_documents import save_history
 from dashboards.pictures import draw_forest_png, draw_series_png
+from tasks.artifacts import WAITED
 
 _Block = TypeVar("_Block", bound=Block)
 BLOCK = "deadheat-notify"
 """The secret block with the addresses, where DEADHEAT_NOTIFY is unset."""
 WEBHOOK_BLOCK = "deadheat-alerts"
 """The block with the webhook that was set when `deadheat deploy` ran."""
-
-
-WAITED: dict[str, Any] = {"_sync": True}
-"""Makes Prefect answer at once, with no coroutine, also where a loop runs, as in a notebook."""
 
 
 def use_stored_addresses() -> None:

@@ -22,7 +22,8 @@ from prefect.schedules import Cron, Schedule
 from benchcore.errors import UserError
 from benchcore.experiments.outbox import find_webhook
 from tasks import prefect_server
-from tasks.alerts import WAITED, WEBHOOK_BLOCK, load_webhook
+from tasks.alerts import WEBHOOK_BLOCK, load_webhook
+from tasks.artifacts import WAITED
 from tasks.measurement import MEASURE_LIMIT
 from tasks.prefect_server import list_our_automations, list_our_deployments
 

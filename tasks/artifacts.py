@@ -1,4 +1,5 @@
-"""Artifacts on a run's page in Prefect: their keys, logs of contenders, a campaign's progress."""
+"""Artifacts on a run's page in Prefect: their keys, logs of contenders, a campaign's progress. And
+how Prefect's functions are called that exist twice, for callers with and without a loop."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from benchcore.running import duels, plans
 from benchcore.state import State
 
+WAITED: dict[str, Any] = {"_sync": True}
+"""Makes Prefect answer at once, with no coroutine, also where a loop runs, as in a notebook."""
 _MAX_TEXT = 4000
 _CONDUCTOR = "conductor"
 _PAUSE_S = 1.0

@@ -34,8 +34,7 @@ from benchcore.store.database import is_disk_full, open_database
 from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
-from tasks.alerts import WAITED
-from tasks.artifacts import name_key, show_progress
+from tasks.artifacts import WAITED, name_key, show_progress
 from tasks.live_updates import LiveUpdates
 from tasks.slurm_shards import measure_in_shards
 
@@ -182,7 +181,7 @@ def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[s
             duel.title, duel.duel_run, **where, return_state=True
         )
         if not ended.is_completed():
-            error = ended.result(raise_on_failure=False)
+            error = ended.result(raise_on_failure=False, **WAITED)
             if isinstance(error, Exception) and is_disk_full(error):
                 raise error  # no further duel could be kept
             lost.append(f"{duel.title}: {ended.message}")

@@ -30,7 +30,7 @@ from benchcore.running.shards import Shard, ShardReport
 from benchcore.running.slurm.own_job import OwnJob, find_own_job
 from benchcore.running.slurm.slots import pin_to_slot
 from benchcore.state import State, open_state
-from tasks.artifacts import attach_logs, name_key
+from tasks.artifacts import WAITED, attach_logs, name_key
 
 MEASURE_LIMIT = "tag:measure"
 """Prefect's concurrency limit of tasks with the tag `measure`: one at a time on a server."""
@@ -110,7 +110,7 @@ def prove_shard(shard: Shard, *, root: str, job: OwnJob | None) -> RunState[list
 
 def list_proofs(ended: RunState[Any]) -> list[str]:
     """The proofs that `prove_shard` completed."""
-    proofs = ended.result(raise_on_failure=False)
+    proofs = ended.result(raise_on_failure=False, **WAITED)
     return proofs if isinstance(proofs, list) else []
 
 
@@ -156,12 +156,12 @@ def has_time(shard: Shard, duel_run: str, job: OwnJob | None) -> bool:
 
 def ran_out_of_time(ended: RunState[Any]) -> bool:
     """Whether a duel was stopped because its job was about to end."""
-    return isinstance(ended.result(raise_on_failure=False), OutOfTimeError)
+    return isinstance(ended.result(raise_on_failure=False, **WAITED), OutOfTimeError)
 
 
 def found_busy(ended: RunState[Any]) -> bool:
     """Whether another process used a duel's device until its job was about to end."""
-    return isinstance(ended.result(raise_on_failure=False), DeviceBusyError)
+    return isinstance(ended.result(raise_on_failure=False, **WAITED), DeviceBusyError)
 
 
 def report_shard(shard: Shard, root: str, report: ShardReport) -> None:

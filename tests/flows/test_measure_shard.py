@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError
+from benchcore.running.duel_process import OutOfTimeError
 from benchcore.running.shards import ShardReport
 from flows import measure_shard
 from tasks import measurement
@@ -149,6 +151,16 @@ def test_completed_proofs_are_known_although_another_failed(
         return measurement.list_proofs(ended)
 
     assert prove() == ["p"]
+
+
+def test_the_end_of_a_task_is_read_also_where_a_loop_runs() -> None:
+    """As in a notebook, where Prefect's function of the same name is a coroutine."""
+
+    async def read() -> list[bool]:
+        ended = Failed(data=OutOfTimeError("the job ends"))
+        return [measurement.found_busy(ended), measurement.ran_out_of_time(ended)]
+
+    assert asyncio.run(read()) == [False, True]
 
 
 def test_a_proof_task_that_breaks_completed_nothing() -> None:

@@ -26,7 +26,8 @@ from benchcore.store.events import record_sent, store_finding
 from benchcore.store.suspicions import refresh_suspicions
 from flows.cli.main import app
 from tasks import alerts
-from tasks.alerts import BLOCK, WAITED, WEBHOOK_BLOCK, alert, load_webhook
+from tasks.alerts import BLOCK, WEBHOOK_BLOCK, alert, load_webhook
+from tasks.artifacts import WAITED
 from tasks.pipeline import end_night
 
 pytestmark = pytest.mark.usefixtures("prefect_api")

@@ -64,9 +64,8 @@ from flows.server.automations import (
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
 from flows.server.temporary_api import _delete_old_runs, _free_measure_limit
-from tasks.alerts import WAITED
 from tasks.apply import Applied, Targets, apply, read_schedule
-from tasks.artifacts import shorten_id
+from tasks.artifacts import WAITED, shorten_id
 from tasks.available_versions import update_forms
 from tasks.campaign_run import VOID
 from tasks.measurement import MEASURE_LIMIT
