@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from result_documents import JAX, OLD_JAX, TORCH, make_history, plant_amounts
-from sqlalchemy import event, select
+from sent_statements import record_statements
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 from stored_histories import store_history
 
@@ -222,14 +223,7 @@ def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engi
 
 
 def _explain(engine: Engine, read: Callable[[], object]) -> list[str]:
-    sent: list[tuple[str, Any]] = []
-
-    def keep(*args: Any) -> None:
-        sent.append((args[2], args[3]))
-
-    event.listen(engine, "before_cursor_execute", keep)
-    read()
-    event.remove(engine, "before_cursor_execute", keep)
+    sent = record_statements(engine, read)
     with engine.connect() as connection:
         return [
             str(row[-1]).strip()

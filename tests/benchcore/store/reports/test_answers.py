@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from result_documents import JAX, TORCH, make_document
-from sqlalchemy import event, text, update
+from sent_statements import record_statements
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 from stored_histories import store_history
 
@@ -88,7 +88,7 @@ def test_answers_of_a_campaign_are_those_of_its_cases(nights: Engine, state: Sta
 
 
 def test_one_query_finds_the_pairs_of_all_cases_by_an_index(nights: Engine) -> None:
-    sent = _watch(nights, lambda: list_answers(nights, campaigns=["night-4"]))
+    sent = record_statements(nights, lambda: list_answers(nights, campaigns=["night-4"]))
     texts = {statement for statement, _ in sent if "ratio" in statement}
     groups = [statement for statement, _ in sent if "GROUP BY" in statement]
     assert len(groups) == 1
@@ -104,15 +104,3 @@ def test_one_query_finds_the_pairs_of_all_cases_by_an_index(nights: Engine) -> N
             steps = connection.exec_driver_sql(f"{explain} {statement}", values).all()
             plan = " ".join(str(each[-1]) for each in steps)
             assert "ix_duel_run_series" in plan, plan
-
-
-def _watch(engine: Engine, read: Callable[[], object]) -> list[tuple[str, Any]]:
-    sent: list[tuple[str, Any]] = []
-
-    def keep(*args: Any) -> None:
-        sent.append((args[2], args[3]))
-
-    event.listen(engine, "before_cursor_execute", keep)
-    read()
-    event.remove(engine, "before_cursor_execute", keep)
-    return sent
