@@ -88,11 +88,12 @@ def refresh_certificates(
         if tuple(row[key] for key in _SAME_PAIR) in touched.releases
         and (row["workload"], row["case_name"]) in cases
     ]
-    kept = [
-        each for each in known if tuple(each[key] for key in _SAME_PAIR) not in touched.releases
-    ]
+    kept, again = list[dict[str, Any]](), list[dict[str, Any]]()
+    for each in known:
+        is_touched = tuple(each[key] for key in _SAME_PAIR) in touched.releases
+        (again if is_touched else kept).append(each)
     certified = {tuple(each[key] for key in _SAME_CASE) for each in found}
-    older = [each for each in known if each["certificate"] == VOID and each not in kept]
+    older = [each for each in again if each["certificate"] == VOID]
     void = {tuple(each[key] for key in _SAME_CASE): each for each in older} | {
         key: row | cases[row["workload"], row["case_name"]] for key, row in touched.void.items()
     }

@@ -36,8 +36,6 @@ from dashboards.site.trainings import list_training_sections
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
 Rows = Sequence[Mapping[str, Any]]
-_MOST_PAIRS = 20
-"""Pairs that a table shows at once."""
 
 
 def describe_campaign(
@@ -210,7 +208,7 @@ def _pair_section(id: str, title: str, ratios: Rows, kind: str) -> Block | None:
 def fold_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:
     """As `list_pairs`; many are folded, as a page begins with what is read first."""
     table = list_pairs(name, rows, of_one_case=of_one_case)
-    if len(rows) <= _MOST_PAIRS:
+    if len(rows) <= voids.MOST_PAIRS:
         return table
     return blocks.details(f"{len(rows)} pairs, each with its interval and settings", [table])
 

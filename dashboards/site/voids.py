@@ -14,8 +14,8 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
 
 _LONGEST = 240
-_MOST_PAIRS = 20
-"""Pairs that are listed at once; more are folded below their causes."""
+MOST_PAIRS = 20
+"""Pairs that a table shows at once; more are folded."""
 
 
 def shorten(reason: object) -> str:
@@ -72,7 +72,7 @@ def list_section(campaign: Campaign) -> Block | None:
     )
     caption = "Measured, but not counted. The duel shows its times and failed checks."
     listed = [blocks.table("voids", caption, columns, rows)]
-    if len(found) > _MOST_PAIRS:
+    if len(found) > MOST_PAIRS:
         summary = f"{len(found)} pairs, each with its reason"
         listed = [_cause_table(found), blocks.details(summary, listed)]
     return blocks.section("What does not count, and why?", listed, id="voids")
