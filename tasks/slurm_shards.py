@@ -45,7 +45,7 @@ from benchcore.running.slurm import scheduler
 from benchcore.running.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.duels import DuelKind, read_durations
+from benchcore.store.earlier_nights import DuelKind, read_durations
 from tasks import prefect_server
 from tasks.slurm_pools import draft_pool, find_folder, make_job_variables, name_pool
 from tasks.slurm_worker import is_confirmed

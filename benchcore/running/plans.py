@@ -16,6 +16,7 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning import checkpoints, matrix
+from benchcore.planning.budgets import EarlierDuels, share_budgets
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.hours import fit_hours
@@ -206,8 +207,9 @@ def draft_night(
     hours: float | None = None,
     night: date | None = None,
 ) -> Plan:
-    """The plan of a night as `plan_campaign` makes it, not saved. Its notes name the duels that are
-    left out: tuned ones without known best settings, and those for which `hours` are too few."""
+    """The plan of a night as `plan_campaign` makes it, not saved: its duels share their time by the
+    spread of earlier nights. Its notes name the duels that are left out: tuned ones without known
+    best settings, and those for which `hours` are too few."""
     plan = draft_plan(
         profile,
         site=place.site,
@@ -216,9 +218,9 @@ def draft_night(
         python=place.python,
         calibration=number_tonight(profile, night or today()),
     )
-    if hours is None:
-        return plan
-    return fit_hours(plan, hours, expect_durations(state, plan.site))
+    if hours is not None:
+        plan = fit_hours(plan, hours, expect_durations(state, plan.site))
+    return share_budgets(plan, _find_earlier(state, plan.site))
 
 
 def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
@@ -236,13 +238,24 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
 
 def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
-    from benchcore.store.duels import describe_kind, read_durations
+    from benchcore.store.earlier_nights import describe_kind, read_durations
 
     engine = open_existing(state)
     if engine is None:
         return lambda duel: duel.expected_s
     known = read_durations(engine, site)
     return lambda duel: known.get(describe_kind(duel), duel.expected_s)
+
+
+def _find_earlier(state: State, site: str) -> Callable[[PlannedDuel], EarlierDuels | None]:
+    """What earlier nights on this site show of a duel; None = too little."""
+    from benchcore.store.earlier_nights import describe_kind, read_earlier_duels
+
+    engine = open_existing(state)
+    if engine is None:
+        return lambda duel: None
+    known = read_earlier_duels(engine, site)
+    return lambda duel: known.get(describe_kind(duel))
 
 
 def open_existing(state: State) -> Engine | None:

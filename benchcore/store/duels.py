@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from statistics import median
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
-from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.database import begin_reading, begin_writing
 from benchcore.store.earlier_starts import EarlierStarts
 from benchcore.store.models import (
@@ -30,11 +28,7 @@ from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
 from benchcore.verdict.history.matching import UNDECIDED
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
 
-DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
-"""What duels of two nights have in common: workload, case, track, device, fewest starts, arms."""
 _OF_SIDE = ("duel_run", "name", "arm", "framework", "version", "role")
-_NEWEST = 5
-_MOST_RUNS = 5000
 _AT_ONCE = 500
 """Campaigns of one query: SQLite limits its variables."""
 
@@ -293,32 +287,6 @@ def list_unchecked_campaigns(engine: Engine) -> list[str]:
         return list(session.scalars(query))
 
 
-def describe_kind(duel: PlannedDuel) -> DuelKind:
-    """The kind of a planned duel: its versions are left out, as they are new every night."""
-    arms = tuple(sorted(contender.arm for contender in duel.contenders))
-    return (duel.workload, duel.case, duel.track, duel.device, duel.limits.starts, arms)
-
-
-def read_durations(engine: Engine, site: str) -> Mapping[DuelKind, float]:
-    """Seconds from a duel's begin to its end on this site: the median of its newest five runs."""
-    newest = (
-        select(DuelRun)
-        .where(DuelRun.site == site, DuelRun.dataset.is_(None))
-        .order_by(DuelRun.started_at.desc())
-        .limit(_MOST_RUNS)
-    )
-    took = defaultdict[DuelKind, list[float]](list)
-    with Session(engine) as session:
-        runs = list(session.scalars(newest))
-        arms = _read_arms(session, [run.id for run in runs])
-        for run in runs:
-            measured = (run.workload, run.case_name, run.track, run.device["name"])
-            took[(*measured, run.num_starts, tuple(sorted(arms[run.id])))].append(
-                (run.ended_at - run.started_at).total_seconds()
-            )
-    return {kind: median(seconds[:_NEWEST]) for kind, seconds in took.items()}
-
-
 def list_open_environments(engine: Engine) -> set[str]:
     """Keys of the environments that an undecided suspicion compares."""
     undecided = select(SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
@@ -327,11 +295,3 @@ def list_open_environments(engine: Engine) -> set[str]:
         runs = {run for row in rows for run in row}
         keys = select(ContenderRun.environment_key).where(ContenderRun.duel_run.in_(runs))
         return set(session.scalars(keys))
-
-
-def _read_arms(session: Session, duel_runs: list[str]) -> Mapping[str, list[str]]:
-    arms = defaultdict[str, list[str]](list)
-    query = select(ContenderRun.duel_run, ContenderRun.arm)
-    for duel_run, arm in session.execute(query.where(ContenderRun.duel_run.in_(duel_runs))):
-        arms[duel_run].append(arm)
-    return arms

@@ -69,9 +69,10 @@ def _read_nights(engine: Engine, cases: Collection[tuple[str, str]]) -> _Nights:
             if ratio.kind == "cross_version":
                 sides += f" ({ratio.b_role})"
             key = (duel.workload, duel.case_name, sides, duel.device_fingerprint)
-            taken_s = (duel.ended_at - duel.started_at).total_seconds() / max(1, duel.num_starts)
+            taken_s = (duel.ended_at - duel.started_at).total_seconds()
             if key[:2] in cases:
-                nights[key].append((ratio.start_log_ratios, taken_s))
+                logs = ratio.start_log_ratios
+                nights[key].append((logs, taken_s / max(1, len(logs))))
     return nights
 
 

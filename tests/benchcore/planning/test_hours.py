@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
+from newest_releases import RELEASES
 
-from benchcore.environments.version_requests import Release
 from benchcore.errors import UserError
 from benchcore.planning.hours import fit_hours
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import load_profile
 
-RELEASES = {
-    f"{framework}{role}": Release(
-        framework=framework,  # type: ignore[arg-type]
-        version=version,
-        role=role.lstrip("@") or "newest",  # type: ignore[arg-type]
-        python=Path("/usr/bin/python3"),
-        python_version="3.13.0",
-        notes=(),
-    )
-    for framework, role, version in (
-        ("stdlib", "", "3.13.0"),
-        ("jax", "@newest", "0.12.0"),
-        ("jax", "@previous", "0.11.2"),
-        ("torch", "@newest", "2.15.0"),
-        ("torch", "@previous", "2.14.1"),
-    )
-}
 SECONDS = {"noop": 6.0, "matmul": 12.0, "copy": 12.0, "mlp": 180.0, "resnet50": 360.0}
 
 

@@ -1,0 +1,25 @@
+"""Made-up versions for plans that no package index is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchcore.environments.version_requests import Release
+
+RELEASES = {
+    f"{framework}{role}": Release(
+        framework=framework,  # type: ignore[arg-type]
+        version=version,
+        role=role.lstrip("@") or "newest",  # type: ignore[arg-type]
+        python=Path("/usr/bin/python3"),
+        python_version="3.13.0",
+        notes=(),
+    )
+    for framework, role, version in (
+        ("stdlib", "", "3.13.0"),
+        ("jax", "@newest", "0.12.0"),
+        ("jax", "@previous", "0.11.2"),
+        ("torch", "@newest", "2.15.0"),
+        ("torch", "@previous", "2.14.1"),
+    )
+}
