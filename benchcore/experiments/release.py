@@ -37,7 +37,7 @@ from benchcore.planning.release_profile import compare_versions
 from benchcore.planning.requests import list_own_settings
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
-from benchcore.running.duels import load_environment, store_environments
+from benchcore.running.duels import is_measured, load_environment, store_environments
 from benchcore.running.plans import draft_plan, is_planned, load_campaign, save_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
@@ -188,11 +188,11 @@ def judge_releases(
     rows = list_certificates(engine, campaigns=[plan.campaign])
     judged = [_Judged(request=each, first=_choose(rows, each)) for each in requests]
     for each, number in _order(plan, judged):
-        duel = plan.duels[number]
-        if time.monotonic() >= over:
-            each.lost.append(f"{duel.title} was not measured again: the time budget was spent")
+        again = draft_again(plan, plan.duels[number], each.request, _name_again(plan, each, number))
+        if time.monotonic() < over:
+            _measure_again(each, plan, again, state, measurer)
         else:
-            _measure_again(each, plan, number, state, measurer)
+            _take_measured(each, again, state)
     return [_conclude(each, plan, state, engine) for each in judged]
 
 
@@ -206,17 +206,29 @@ class _Judged:
     lost: list[str] = field(default_factory=list[str])
 
 
+def _name_again(plan: Plan, judged: _Judged, number: int) -> str:
+    return f"{plan.campaign}-{judged.request.new}-again-{number}".replace("+", "-")
+
+
+def _take_measured(judged: _Judged, again: Plan, state: State) -> None:
+    """Judge what an earlier run measured, though the budget is spent."""
+    measured = [is_measured(state, again, duel) for duel in again.duels]
+    if any(measured):
+        judged.campaigns.append(again.campaign)
+    if not all(measured):
+        title = again.duels[0].title
+        judged.lost.append(f"{title} was not measured again: the time budget was spent")
+
+
 def _measure_again(
-    judged: _Judged, plan: Plan, number: int, state: State, measurer: Measurer
+    judged: _Judged, plan: Plan, again: Plan, state: State, measurer: Measurer
 ) -> None:
-    request, duel = judged.request, plan.duels[number]
-    name = f"{plan.campaign}-{request.new}-again-{number}".replace("+", "-")
-    again = draft_again(plan, duel, request, name)
+    request, title = judged.request, again.duels[0].title
     _reuse_environments(plan, again, state)
     try:
-        measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")
+        measurer.measure(again, f"{title} of {request.framework} {request.new}, again")
     except CampaignIncompleteError as error:
-        judged.lost.append(f"{duel.title}: {error}")  # the completed starts can still be judged
+        judged.lost.append(f"{title}: {error}")  # the completed starts can still be judged
     judged.campaigns.append(again.campaign)
 
 

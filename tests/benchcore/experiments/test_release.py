@@ -6,6 +6,7 @@ changes are shown.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import Profile
 from benchcore.protocol import name_case
 from benchcore.running import duels
+from benchcore.running.duel_process import result_path
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.certificates import list_certificates
@@ -272,6 +274,21 @@ def test_a_release_whose_locks_cannot_be_compared_blames_no_package(
     assert "was not searched: the index does not answer" in describe_cause(found.cause)
     details = list_details(found, "night/index.html")
     assert details["culprit"] == "jax" and details["search"].endswith(" --dependencies")
+
+
+def test_what_was_measured_again_before_is_judged_though_no_time_is_left(tmp_path: Path) -> None:
+    found, written = _judge(tmp_path, slower={"tiny_train": 1.2})
+    spent = dataclasses.replace(found.request, budget_s=0.0)
+    again = judge_release(spent, CONTEXT, written.state, written)
+    assert (again.rows, again.lost) == (found.rows, [])
+    assert len(written.plans) == 2  # nothing more was measured
+
+    part = written.plans[0]
+    for duel in part.duels[1:]:
+        result_path(written.state, part.campaign, duel.duel_run).unlink()
+    partly = judge_release(spent, CONTEXT, written.state, written)
+    assert partly.lost == ["mlp tiny_train was not measured again: the time budget was spent"]
+    assert _find(partly, "tiny_train")["again"]
 
 
 def test_a_local_version_is_measured_again(tmp_path: Path) -> None:
