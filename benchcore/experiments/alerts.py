@@ -45,7 +45,7 @@ def describe_release(
 ) -> str:
     """`JAX 0.12.0 against 0.11.2: MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %).
     Unchanged: 11 of 16. Not shown: 4.`, from its certificates
-    (`benchcore.store.reports.certificates`, largest change first) and the trends over several
+    (`benchcore.store.reports.certificates`, as `ReleaseVerdict.rows`) and the trends over several
     releases. Names five of each at most."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
     named = "; ".join(describe_factors(row) for row in changed[:_MOST_NAMED])

@@ -73,12 +73,13 @@ _Row = dict[str, Any]
 class ReleaseVerdict:
     """What a release changed.
 
-    `rows` are certificates (`benchcore.store.reports.certificates`), what changed most first;
-    `again`: whether fresh starts gave them. Without them nothing is called a change.
-    `differences` are the packages and the settings read back that differ between both versions'
-    environments, `lost` the reasons why cases were not measured again. `largest` is the
-    largest change of a step time, or else of another metric; None = none changed. `trends` are
-    small changes of several releases that add up (`benchcore.store.reports.release_trends`).
+    `rows` are certificates (`benchcore.store.reports.certificates`), changes first, those of step
+    times before others, then what changed most; `again`: whether fresh starts gave them. Without
+    them nothing is called a change. `differences` are the packages and the settings read back that
+    differ between both versions' environments, `lost` the reasons why cases were not measured
+    again. `largest` is the largest change of a step time, or else of another metric; None = none
+    changed. `trends` are small changes of several releases that add up
+    (`benchcore.store.reports.release_trends`).
     `operations` are the campaign's own answers about single operations, each with its `earlier`
     pair. `cause` is the answer of the search for the package behind `largest`; None = none ran.
     """
@@ -247,9 +248,7 @@ def _conclude(judged: _Judged, plan: Plan, state: State, engine: Engine) -> Rele
 
 
 def _list_changed(rows: Sequence[_Row]) -> list[_Row]:
-    """The largest change first, those of step times before others."""
-    changed = [row for row in rows if row["certificate"] in CHANGED]
-    return sorted(changed, key=lambda row: row["metric"] != STEP_TIME)
+    return [row for row in rows if row["certificate"] in CHANGED]
 
 
 def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> BisectTarget | None:
@@ -315,14 +314,19 @@ def _reuse_environments(plan: Plan, again: Plan, state: State) -> None:
 
 
 def _merge(first: Sequence[_Row], again: Sequence[_Row]) -> list[_Row]:
-    """The fresh starts' certificates, and of what has none the campaign's; largest change first.
+    """The fresh starts' certificates, and of what has none the campaign's. Changes come first, step
+    times before other metrics, then the largest.
 
     A campaign is one sample of the machine's state: by itself it shows no change.
     """
     fresh = {_key(row) for row in again}
     rows = [{**row, "again": True} for row in again]
     rows += [{**_doubt(row), "again": False} for row in first if _key(row) not in fresh]
-    return sorted(rows, key=lambda row: (row["certificate"] not in CHANGED, -_size(row)))
+    return sorted(rows, key=_rank)
+
+
+def _rank(row: _Row) -> tuple[bool, bool, float]:
+    return (row["certificate"] not in CHANGED, row["metric"] != STEP_TIME, -_size(row))
 
 
 def _key(row: _Row) -> tuple[Any, ...]:

@@ -102,6 +102,15 @@ def test_fresh_starts_show_what_a_release_changed_largest_first(tmp_path: Path) 
         assert {(duel.limits.starts, duel.limits.passes) for duel in plan.duels} == {(1, True)}
 
 
+def test_the_sentence_leads_with_step_times(tmp_path: Path) -> None:
+    found, _ = _judge(tmp_path, slower={"tiny_train": 1.03}, compiles={"tiny_infer": 20.0})
+    compiled = _find(found, "tiny_infer", "cold_compile_s")
+    assert compiled["factors"]["ratio"] == pytest.approx(20, rel=0.1)
+    assert found.rows[:2] == [_find(found, "tiny_train"), compiled]
+    text = describe_release("jax", NEW, OLD, found.rows, [])
+    assert text.index(" % slower") < text.index("compile time")
+
+
 def test_the_case_that_seems_to_have_changed_most_is_measured_first(tmp_path: Path) -> None:
     _, written = _judge(tmp_path, slower={"tiny_train": 1.2})
     assert [title.split(" of ")[0] for title in written.titles] == [
