@@ -49,7 +49,7 @@ def bridge_conditions(
     same duels: what moved their ratio is the condition. Its move is taken from all later nights if
     it is certain (`_ALPHA`) and matters on the metric's scale; a move by METHOD always is.
     Without such a pair a new METHOD begins a new series. Until both sides have
-    `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series.
+    `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series, while more may come.
     """
     periods = _split(sorted(nights, key=lambda each: (each.at, each.duel_run)))
     kept, bridges, offset = list(periods[0].nights) if periods else [], list[Bridge](), 0.0
@@ -58,11 +58,19 @@ def bridge_conditions(
         bridges.append(found)
         offset += found.log_ratio if found.applied and found.log_ratio is not None else 0.0
         if after.has_new_method and not found.applied:
-            if found.num_after and after is periods[-1]:
+            if after is periods[-1] and _may_bridge(before.nights, after.nights):
                 continue  # they wait
             kept, offset = [], 0.0
         kept += [_bridge(night, offset) for night in after.nights]
     return kept, bridges
+
+
+def _may_bridge(before: Sequence[Night], after: Sequence[Night]) -> bool:
+    """Whether nights to come may add to a pair that has enough nights before, and has some in the
+    last of these nights after."""
+    old, last = _collect(before[-LEVEL_NIGHTS:]), _collect(after[-LASTING_NIGHTS:])
+    has_enough = any(len(old.get(pair, ())) >= LASTING_NIGHTS for pair in last)
+    return has_enough and len(after) < LEVEL_NIGHTS
 
 
 def _bridge(night: Night, offset: float) -> Night:

@@ -121,6 +121,20 @@ def test_without_a_pair_that_stayed_a_new_method_begins_anew_and_a_driver_is_not
         )
 
 
+@pytest.mark.parametrize(
+    ("release", "nights", "left"),
+    [(16, 19, 1), (16, 30, 12), (19, 20, 18), (19, 22, 4), (19, 30, 12)],
+    ids=["few nights before", "later", "may come again", "few nights after", "later"],
+)
+def test_nights_of_a_new_method_wait_only_while_their_pair_may_get_enough_nights(
+    release: int, nights: int, left: int
+) -> None:
+    moved = NOISE + 0.10 * (np.arange(30) >= 18)
+    given = _nights(moved, {"METHOD": (18, "1", "2")})
+    given[release:] = [replace(night, a_environment="jax-2") for night in given[release:]]
+    assert len(_bridge(given[:nights]).nights) == left
+
+
 def test_the_older_version_bridges_a_driver_that_came_with_a_release() -> None:
     """The release is 6 % and the driver 5 %: what stays in the series is the release."""
     nights = _nights(NOISE + 0.11 * (np.arange(30) >= 18), DRIVER)
