@@ -27,7 +27,7 @@ def list_framework_moves(
 ) -> Iterator[tuple[int, float]]:
     """The days since which a framework moved the log ratio of the suspicion's series, as others
     confirmed, and by how much."""
-    days = {night.duel_run: night.number for night in series.nights}
+    days = {run: series.nights[row].number for run, row in series.list_rows().items()}
     confirmed = select(SuspicionRow).where(SuspicionRow.state == "confirmed")
     for each in session.scalars(confirmed.where(SuspicionRow.id != row.id)):
         of_framework = (each.finding or {}).get("culprit") in ("a", "b", "both")

@@ -38,6 +38,7 @@ from benchcore.store.series import (
 )
 from benchcore.store.unmeasured_suspicions import end_unmeasured
 from benchcore.verdict.confirmation.event_states import BASELINES, OPEN
+from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.conditions import (
     ConditionChange,
     Conditions,
@@ -104,7 +105,7 @@ def _refresh(
     look: Callable[[_Stored], Sequence[SuspicionUpdate]],
     series: Series,
 ) -> None:
-    dates = {night.duel_run: night.at for night in series.nights}
+    dates = {run: series.nights[row].at for run, row in series.list_rows().items()}
     rows = stored.rows.get(series.key, ())
     were_ahead = any(dates.get(row.since_run, row.since) != row.since for row in rows)
     if were_ahead or look(stored):  # nearly all have none, and need no transaction
@@ -152,9 +153,9 @@ def _list_updates(
 ) -> list[SuspicionUpdate]:
     """What changes about a series' suspicions. What is undecided since before day `first` stays so:
     its history does not reach so far."""
-    days = {night.duel_run: night.number for night in series.nights}
+    nights = {run: series.nights[row] for run, row in series.list_rows().items()}
     rows = stored.rows.get(series.key, ())
-    known = [_known(row, days, is_open=row.id in stored.open) for row in rows]
+    known = [_known(row, nights, is_open=row.id in stored.open) for row in rows]
     known = [each for each in known if each.state not in UNDECIDED or each.number >= first]
     baseline = stored.baselines.get(series.key)
     found = suspect(series, baseline, history, list_explained(known), list_growing(known))
@@ -211,9 +212,13 @@ def _of_series(key: SeriesKey | None) -> Select[tuple[SuspicionRow]]:
     return query
 
 
-def _known(row: SuspicionRow, days: Mapping[str, int], *, is_open: bool) -> StoredSuspicion:
-    before, after = days.get(row.before_run), days.get(row.after_run)
-    of_machine = (row.finding or {}).get("culprit") == "infrastructure"
+def _known(row: SuspicionRow, nights: Mapping[str, Night], *, is_open: bool) -> StoredSuspicion:
+    before, after = nights.get(row.before_run), nights.get(row.after_run)
+    finding = row.finding or {}
+    of_machine = finding.get("culprit") == "infrastructure"
+    # An event finds its parts by the run before, so one that was replaced can't grow.
+    is_whole = before is not None and before.duel_run == row.before_run
+    reason = str((finding.get("machine_level") or {}).get("reason"))
     return StoredSuspicion(
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
@@ -221,8 +226,12 @@ def _known(row: SuspicionRow, days: Mapping[str, int], *, is_open: bool) -> Stor
         ratio=find_ratio(row),
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, *_ENDED) else None,
-        compared=None if before is None or after is None else (before, after),
-        may_grow=is_open and row.state == "confirmed" and (of_machine or row.trigger == "drift"),
+        compared=None if before is None or after is None else (before.number, after.number),
+        is_return=row.state == "refuted" and KNOWN_LEVEL in reason,
+        may_grow=is_open
+        and is_whole
+        and row.state == "confirmed"
+        and (of_machine or row.trigger == "drift"),
     )
 
 

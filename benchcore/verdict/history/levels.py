@@ -123,7 +123,7 @@ def measure_levels(
     before only if it was there without them.
     """
     found = found or detect_series(series)
-    rows = {night.duel_run: row for row, night in enumerate(series.nights)}
+    rows = series.list_rows()
     before, since, after = (rows[each] for each in (nights.before, nights.since, nights.after))
     logs = np.log(series.values)
     shifts = [shift.index for shift in found.shifts]

@@ -27,8 +27,9 @@ class StoredSuspicion:
     """A stored suspicion: since which day, in which direction, and its answer.
 
     `answered` is the day of the answer, or of its end; None = open, or not known. `compared` are
-    the days of its nights before and after; None = they no longer count. `may_grow`: it is
-    confirmed, its event is open, and its level may move further by the same cause.
+    the days of its nights before and after; None = they no longer count. `is_return`: it is refuted
+    because the machine was at the new level before. `may_grow`: it is confirmed, its event is open,
+    and its level may move further by the same cause.
     """
 
     id: int
@@ -38,7 +39,13 @@ class StoredSuspicion:
     state: State
     answered: int | None = None
     compared: tuple[int, int] | None = None
+    is_return: bool = False
     may_grow: bool = False
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether later nights are at the level that it led to: drift is measured from there."""
+        return self.state == "confirmed" or self.is_return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +105,11 @@ def _take(
 
 
 def list_explained(known: Iterable[StoredSuspicion]) -> list[tuple[int, int]]:
-    """The days that confirmed suspicions compared, for `suspect`. Of a drift only the last one: it
-    explains no single release between them, but later drift is measured from there."""
-    confirmed = [(each, each.compared) for each in known if each.state == "confirmed"]
+    """The days that confirmed suspicions and returns compared, for `suspect`. Of a drift only the
+    last one: it explains no single release between them, but later drift is measured from there."""
+    leading = [(each, each.compared) for each in known if each.leads_on]
     return [
-        (days[1], days[1]) if each.trigger == "drift" else days for each, days in confirmed if days
+        (days[1], days[1]) if each.trigger == "drift" else days for each, days in leading if days
     ]
 
 
@@ -154,8 +161,8 @@ def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
 
 
 def _goes_on(found: Suspicion, known: StoredSuspicion) -> bool:
-    """Whether it is a drift from the level that a confirmed change led to."""
-    since = known.compared[1] if known.state == "confirmed" and known.compared else None
+    """Whether it is a drift from the level that a confirmed change or a return led to."""
+    since = known.compared[1] if known.leads_on and known.compared else None
     return found.trigger == "drift" and since is not None and found.since.number >= since
 
 

@@ -32,7 +32,7 @@ def find_recovery(
     What bridges took from the nights counts if the change was `of_machine`: a bridge takes out just
     that. Then nights of another METHOD show nothing. None = it is not gone, as far as is known.
     """
-    rows = {night.duel_run: row for row, night in enumerate(series.nights)}
+    rows = series.list_rows()
     if not {nights.before, nights.since, nights.after} <= rows.keys():
         return None
     first, after = series.nights[rows[nights.before]], rows[nights.after] + 1

@@ -56,6 +56,7 @@ class Night:
     """One night of a series: log(T_b / T_a), its duel run and environments, and what
     it ran under.
 
+    `replaced` are the earlier runs of its date, oldest first: answers may rest on them.
     `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
     `offset` was added to what the duel measured, where the control is another one than at first
     (`link_controls`). `bridged` was taken from it, because a condition moved
@@ -73,6 +74,7 @@ class Night:
     b_environment: str
     a_version: str = ""
     b_version: str = ""
+    replaced: tuple[str, ...] = ()
     offset: float = 0.0
     bridged: float = 0.0
     controls: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
@@ -151,6 +153,11 @@ class Series:
         """The nights' dates as days."""
         return np.array([night.number for night in self.nights], float)
 
+    def list_rows(self) -> dict[str, int]:
+        """The rows of the nights by duel run, also by the runs that they replaced."""
+        rows = enumerate(self.nights)
+        return {run: row for row, night in rows for run in (*night.replaced, night.duel_run)}
+
     def list_releases(self) -> list[int]:
         """The rows of the nights with a new environment."""
         pairs = enumerate(pairwise(self.nights), start=1)
@@ -178,7 +185,11 @@ def make_series(
                 f"wanted a ratio in every night of {key.title}, got {night.log_ratio!r} in duel "
                 f"run {night.duel_run!r}; leave out nights that don't count"
             )
-    by_date = {night.number: night for night in given}
+    by_date: dict[int, Night] = {}
+    for night in given:
+        old = by_date.get(night.number)
+        runs = () if old is None else (*old.replaced, old.duel_run)
+        by_date[night.number] = replace(night, replaced=runs) if runs else night
     return Series(key=key, nights=tuple(by_date.values()), scale=scale, bridges=tuple(bridges))
 
 

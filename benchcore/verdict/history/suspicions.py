@@ -66,11 +66,12 @@ def suspect(
     change, and drift, in the order of nights. A reason names the conditions that changed with it.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
-    again. None = the first night. `found` is the result of `detect_series`, if already known.
-    `explained` are the days that confirmed suspicions compared, before and after: a release
-    between them is not suspected again. Drift is only suspected since the last of them, and without
-    another suspicion since then. Of these changes the ones that are `growing` may go on: such a
-    suspicion compares the nights before the change with the last ones.
+    again, nor are those just after it, unless they came with another environment. None = the first
+    night. `found` is the result of `detect_series`, if already known.
+    `explained` are the days that confirmed suspicions and returns compared, before and after: a
+    release between them is not suspected again. Drift is only suspected since the last of them, and
+    without another suspicion since then. Of these changes the ones that are `growing` may go on:
+    such a suspicion compares the nights before the change with the last ones.
     """
     found = found or detect_series(series)
     suspicions = [_suspect_shift(series, each) for each in found.shifts]
@@ -81,16 +82,14 @@ def suspect(
     conditions = find_new_conditions([night.conditions for night in series.nights])
     changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
-    suspicions = [_enclose_release(series, each, changes, known) for each in suspicions]
+    suspicions = [_enclose_release(series, each, changes, known, explained) for each in suspicions]
     for event in _suspect_changes(series, changes, conditions, found):
         if series.nights.index(event.since) in known:
             continue
         if not any(_covers(each, event) for each in suspicions):
             suspicions.append(event)
     if baseline is not None:
-        suspicions = [
-            each for each in suspicions if each.since.number > baseline + SAME_SHIFT_NIGHTS
-        ]
+        suspicions = [each for each in suspicions if _is_news(each, baseline)]
     confirmed = max((after for _, after in explained), default=0)
     if all(each.since.number <= confirmed + SAME_SHIFT_NIGHTS for each in suspicions):
         suspicions += _suspect_drift(series, baseline, explained, growing)
@@ -170,13 +169,14 @@ def _add_conditions(
 
 def _suspect_bridges(series: Series, baseline: int | None) -> list[Suspicion]:
     """The conditions that moved the level. History doesn't show these, as it continues across
-    them; what a new METHOD moved is our own doing."""
-    rows = {night.at: row for row, night in enumerate(series.nights)}
+    them; what a new METHOD moved is our own doing. Its night is that of its date, which may have
+    been measured again."""
     found: list[Suspicion] = []
     for each in series.bridges:
-        row = rows.get(each.at, 0)
+        day = each.at.toordinal()
+        row = next((row for row, night in enumerate(series.nights) if night.number >= day), 0)
         of_method = any(change.name == METHOD_CONDITION for change in each.changes)
-        is_accepted = baseline is not None and each.at.toordinal() <= baseline + SAME_SHIFT_NIGHTS
+        is_accepted = baseline is not None and day <= baseline
         if row == 0 or not each.applied or of_method or is_accepted:
             continue
         assert each.log_ratio is not None and each.low is not None and each.high is not None
@@ -200,6 +200,14 @@ def _is_explained(number: int, explained: Sequence[tuple[int, int]]) -> bool:
     return any(before < number <= after for before, after in explained)
 
 
+def _is_news(found: Suspicion, baseline: int) -> bool:
+    """Whether it is none of what people accepted with the level of that day: it began later than
+    noise misplaces a change, or compares other environments that came after that day."""
+    is_later = found.before.number >= baseline
+    is_other = found.before.environments != found.after.environments
+    return found.since.number > baseline + SAME_SHIFT_NIGHTS or (is_later and is_other)
+
+
 def _covers(found: Suspicion, change: Suspicion) -> bool:
     """Whether the nights that it compares are before and after that change."""
     near = abs(change.since.number - found.since.number) <= SAME_SHIFT_NIGHTS
@@ -207,20 +215,28 @@ def _covers(found: Suspicion, change: Suspicion) -> bool:
 
 
 def _enclose_release(
-    series: Series, found: Suspicion, changes: Sequence[int], known: Sequence[int]
+    series: Series,
+    found: Suspicion,
+    changes: Sequence[int],
+    known: Sequence[int],
+    explained: Sequence[tuple[int, int]],
 ) -> Suspicion:
     """The same, with nights further from each other to compare, so that a new environment near the
     change lies between them: noise misplaces a change by some nights. One that is `known` to have
-    changed something, or not, stays outside, unless it is where the change begins."""
+    changed something, or not, stays outside, unless it is where the change begins; so does one that
+    came after the nights which an answer to this change compared."""
 
     def distance(row: int) -> int:
         return abs(series.nights[row].number - found.since.number)
 
-    near = [row for row in changes if distance(row) <= SAME_SHIFT_NIGHTS]
+    ends = [after for before, after in explained if before < found.since.number <= after]
+    later = [row for row in changes if ends and series.nights[row].number > max(ends)]
+    near = [row for row in changes if row not in later and distance(row) <= SAME_SHIFT_NIGHTS]
     if not near:
-        return found
+        return _exclude(series, found, later)
+    outside = [*known, *later]
     if min(near, key=distance) in known:
-        return _exclude_known(series, found, known)
+        return _exclude(series, found, outside)
     new = [row for row in near if row not in known]
     before, after = series.nights[min(new) - 1], series.nights[max(new)]
     widened = replace(
@@ -228,12 +244,14 @@ def _enclose_release(
         before=min(found.before, before, key=lambda night: night.number),
         after=max(found.after, after, key=lambda night: night.number),
     )
-    return _exclude_known(series, widened, known)
+    return _exclude(series, widened, outside)
 
 
-def _exclude_known(series: Series, found: Suspicion, known: Sequence[int]) -> Suspicion:
+def _exclude(series: Series, found: Suspicion, rows: Sequence[int]) -> Suspicion:
+    """The same, with nights to compare that have no change of these rows between them, except where
+    the change begins."""
     before, after = found.before, found.after
-    for row in known:
+    for row in rows:
         night = series.nights[row]
         if before.number < night.number < found.since.number:
             before = night
@@ -291,12 +309,12 @@ def _suspect_drift(
     growing: Sequence[OpenChange],
 ) -> list[Suspicion]:
     """Compare the last nights with an anchor, which stays in place however slowly the level drifts:
-    the baseline or the last confirmed change, a year ago, or the last release. Reports the largest
-    change."""
+    the baseline or the last confirmed change or return, a year ago, or the last release. Reports
+    the largest change."""
     name, start = "its baseline", baseline
     confirmed = max((after for _, after in explained), default=None)
     if confirmed is not None and (baseline is None or confirmed > baseline):
-        name, start = "the last confirmed change", confirmed
+        name, start = "the last confirmed change or return", confirmed
     first = 0
     if start is not None:
         first = next((i for i, n in enumerate(series.nights) if n.number >= start), 0)

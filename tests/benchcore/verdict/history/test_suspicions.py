@@ -36,6 +36,7 @@ def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
     series = make_series([again, make_night(1, 0.1), make_night(0, 0.2)])
     assert series.values == pytest.approx([math.exp(0.2), math.exp(0.5)])
     assert np.diff(series.numbers).tolist() == [1]
+    assert series.list_rows() == {f"{0:016x}": 0, f"{1:016x}": 1, "f" * 16: 1}
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_a_drift_that_goes_on_after_a_confirmed_one_is_another_suspicion() -> No
     logs = _creep(120, 0.08)
     (found,) = suspect(_series(logs), explained=list_explained([confirmed]))
     assert (found.trigger, found.since.number) == ("drift", days[1])
-    assert found.reason.endswith("since the last confirmed change")
+    assert found.reason.endswith("since the last confirmed change or return")
     changes = reconcile([found], [confirmed])
     assert [each.known for each in changes] == [None]
 
