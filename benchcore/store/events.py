@@ -65,7 +65,8 @@ def _record_confirmed(
     if event is None:
         _open_event(session, row, finding.culprit, alert)
         return
-    if alert is not None and event.unsent_alert is None:
+    unsent = event.unsent_alert
+    if alert is not None and (unsent is None or unsent["details"].get("state") == "grown"):
         alert["details"] = {**alert["details"], "state": "grown"}
     event.suspicion, event.unsent_alert = row.id, alert
     add_change(session, event, event.state, BY_ITSELF, f"it grew: {row.reason}; {finding.reason}")
@@ -197,12 +198,16 @@ def _describe(event: EventRow, row: SuspicionRow) -> dict[str, Any]:
         "since": row.since.date().isoformat(),
         "culprit": finding.get("names", {}).get(finding.get("culprit"), finding.get("culprit")),
         "reason": finding.get("reason"),
-        **dict(zip(("ratio", "low", "high"), _ratios(find_shift(finding)), strict=True)),
+        **dict(zip(("ratio", "low", "high"), _ratios(row), strict=True)),
         "is_baseline": event.state in BASELINES,
         "opened_at": event.opened_at.isoformat(timespec="seconds"),
     }
 
 
-def _ratios(change: Mapping[str, Any]) -> list[float | None]:
+def _ratios(row: SuspicionRow) -> list[float | None]:
+    """The new level over the old one and its interval: as confirmed, else as the history showed."""
+    change = find_shift(row.finding or {})
+    if change.get("log_ratio") is None:
+        return [row.ratio, row.low, row.high]
     logs = [change.get(name) for name in ("log_ratio", "low", "high")]
     return [None if log is None else math.exp(log) for log in logs]

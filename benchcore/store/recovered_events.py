@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.store.confirmed_moves import find_ratio
 from benchcore.store.database import begin_writing
 from benchcore.store.event_changes import BY_ITSELF, add_change
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
 from benchcore.store.series import series_key
-from benchcore.verdict.confirmation.event_states import OPEN, find_shift
+from benchcore.verdict.confirmation.event_states import OPEN
 from benchcore.verdict.history.detect import Detection
 from benchcore.verdict.history.levels import SuspectedNights
 from benchcore.verdict.history.recovery import find_recovery
@@ -66,24 +68,27 @@ def _find_recovery(
     series: Series, found: Detection, row: SuspicionRow, later: Iterable[SuspicionRow]
 ) -> Night | None:
     finding = row.finding or {}
-    culprit, move = finding.get("culprit"), find_shift(finding).get("log_ratio")
-    if not move or any(_is_of_other_cause(each, culprit) for each in later):
+    culprit, move = finding.get("culprit"), math.log(find_ratio(row))
+    if any(_is_of_other_cause(each, culprit, move) for each in later):
         return None
     nights = SuspectedNights(
         trigger=row.trigger, before=row.before_run, since=row.since_run, after=row.after_run
     )
     of_machine = culprit == "infrastructure"
     back = find_recovery(series, nights, move, found, of_machine=of_machine)
-    after = next((each for each in series.nights if each.duel_run == row.after_run), None)
-    if back is None or after is None:
+    if back is None:
         return None
+    after = series.nights[series.list_rows()[row.after_run]]
     sides = {"a": (True, False), "b": (False, True)}.get(str(culprit), (True, True))
     environments = zip(sides, after.environments, back.environments, strict=True)
     has_gone = any(old != new for is_culprit, old, new in environments if is_culprit)
     return back if of_machine or has_gone else None
 
 
-def _is_of_other_cause(later: SuspicionRow, culprit: str | None) -> bool:
+def _is_of_other_cause(later: SuspicionRow, culprit: str | None, move: float) -> bool:
+    """An unknown change the other way may hide what a framework changed."""
+    if later.state == "unknown":
+        return culprit != "infrastructure" and (later.ratio > 1) != (move > 0)
     if later.state == "confirmed":
         return (later.finding or {}).get("culprit") != culprit
     return later.state == "open"

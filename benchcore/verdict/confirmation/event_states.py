@@ -63,8 +63,12 @@ def first_state(culprit: str) -> EventState:
 
 def find_shift(finding: Mapping[str, Any]) -> Mapping[str, Any]:
     """How far the ratio moved, as log ratios: what fresh starts of old and new environments show,
-    or how far the machine is from the nights before, if it is the culprit."""
+    or how far the machine is from the nights before, if it is the culprit. Empty if neither shows
+    what it moved, as where a control found it."""
     level: Mapping[str, Any] = finding.get("machine_level") or {}
-    if finding.get("culprit") == "infrastructure" and level.get("verdict") == "different":
+    change: Mapping[str, Any] = finding.get("change") or {}
+    if finding.get("culprit") != "infrastructure":
+        return change
+    if level.get("verdict") == "different":
         return level
-    return finding.get("change") or {}
+    return {} if change.get("verdict") == "same" else change

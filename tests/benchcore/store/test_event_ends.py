@@ -1,0 +1,136 @@
+"""Events that close themselves, stay open or grow, beyond the plain cases in `test_events.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from result_documents import JAX, TORCH, make_history
+from sqlalchemy.orm import Session
+from stored_histories import FOUND, MOVED, store_history
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.events import list_events, list_unsent, record_sent, store_finding
+from benchcore.store.models import SuspicionRow
+from benchcore.store.reports.changes import list_changes
+from benchcore.store.suspicions import choose_suspicions, list_suspicions, refresh_suspicions
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
+from dashboards.site.news import find_size
+
+NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
+NAMES = {"a": "jax", "b": "torch"}
+
+
+def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
+    return replace(FOUND, verdict=verdict, culprit=culprit)  # type: ignore[arg-type]
+
+
+def test_an_event_closes_itself_also_if_its_date_was_measured_again(
+    state: State, engine: Engine
+) -> None:
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
+    logs[10] += 0.06
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    again = make_history(logs.tolist(), [NEW_JAX, TORCH], campaign="again")[10]
+    again["duel_run"] = "f" * 16
+    for name in ("started_at", "ended_at"):
+        again["allocation"][name] = again["allocation"][name].replace("T03", "T09")
+    documents[11:] = make_history(logs.tolist())[11:]
+    store_history(engine, state, documents[:11])
+    refresh_suspicions(engine)
+    store_finding(engine, 1, _found(), names=NAMES)
+    store_history(engine, state, [again])
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_events(engine)] == ["fixed"]
+
+
+def test_an_event_is_not_closed_by_a_change_whose_cause_is_unknown(
+    state: State, engine: Engine
+) -> None:
+    """JAX 0.9.2 is as slow as 0.9.1; what brought the ratio back is not known."""
+    nights = np.arange(48)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 48) + 0.06 * ((nights >= 20) & (nights < 33))
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=20)
+    newer = replace(JAX, name="jax-0.9.2", version="0.9.2")
+    documents[30:] = make_history(logs.tolist(), [newer, TORCH])[30:]
+    store_history(engine, state, documents[:26])
+    refresh_suspicions(engine)
+    store_finding(engine, 1, _found(), names=NAMES)
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    assert choose_suspicions(engine) == [2]
+    store_finding(engine, 2, _found("unknown", "unknown"), names=NAMES)
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_suspicions(engine)] == ["confirmed", "unknown"]
+    assert [each["state"] for each in list_events(engine)] == ["untriaged"]
+
+
+def test_growth_whose_alert_was_not_sent_is_part_of_that_of_the_next(
+    state: State, engine: Engine
+) -> None:
+    """As an event's first alert it would count as sent."""
+    store_history(engine, state, make_history([0.2 + 0.06 * (night >= 10) for night in range(16)]))
+    refresh_suspicions(engine)
+    with Session(engine) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        row = {name: getattr(first, name) for name in names}
+        session.add_all([SuspicionRow(**row | {"after_run": f"{each:016x}"}) for each in (14, 15)])
+    for each in (1, 2, 3):
+        alert = {"text": "It is slower.", "details": {"suspicion": each, "size": 0.05}}
+        found = _found(culprit="infrastructure")
+        store_finding(engine, each, found, names=NAMES, alert=alert)
+        if each == 1:
+            record_sent(engine, 1)
+    assert list_unsent(engine)[1]["details"] == {"suspicion": 3, "size": 0.05, "state": "grown"}
+
+
+def test_what_a_control_found_has_the_size_of_the_nights_and_closes_itself(
+    state: State, engine: Engine
+) -> None:
+    """Fresh starts show nothing, and the nights' level is not judged."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 30)
+    logs[10:15] += 0.06
+    documents = make_history(logs.tolist())
+    store_history(engine, state, documents[:14])
+    refresh_suspicions(engine)
+    same = replace(MOVED, verdict="same", log_ratio=0.002, low=-0.003, high=0.007)
+    found = replace(_found(culprit="infrastructure"), change=same)
+    store_finding(engine, 1, found, names=NAMES)
+    (event,) = list_events(engine)
+    assert event["ratio"] == pytest.approx(np.exp(0.06), abs=0.01)
+    (change,) = [each for each in list_changes(engine) if each["event"]]
+    assert find_size(change)[0] == event["ratio"]
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    assert 1 not in choose_suspicions(engine)
+    for each in choose_suspicions(engine):
+        store_finding(engine, each, _found("refuted", "neither"), names=NAMES)
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_events(engine)] == ["fixed"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "later"), [(f"{KNOWN_LEVEL} for 20 nights", ["drift"]), ("as before", [])]
+)
+def test_after_a_return_of_the_machine_drift_is_suspected(
+    state: State, engine: Engine, reason: str, later: list[str]
+) -> None:
+    nights = np.arange(90)
+    logs = np.random.default_rng(4).normal(0.2, 0.003, 90) + 0.06 * ((nights >= 20) & (nights < 35))
+    documents = make_history((logs - np.interp(nights, [45, 89], [0.0, 0.05])).tolist())
+    same = replace(MOVED, verdict="same", log_ratio=0.0, low=-0.01, high=0.01)
+    gone = replace(_found("refuted", "neither"), change=same)
+    back = replace(gone, machine_level=replace(same, reason=reason))
+    for until, found in ((24, _found(culprit="infrastructure")), (40, back)):
+        store_history(engine, state, documents[:until])
+        refresh_suspicions(engine)
+        (each,) = choose_suspicions(engine)
+        store_finding(engine, each, found, names=NAMES)
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    assert [each["trigger"] for each in list_suspicions(engine) if each["id"] > 2] == later
