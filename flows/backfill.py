@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from benchcore.errors import UserError
+from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments.backfill import (
     CHANGE_COLUMNS,
     describe_changes,
@@ -63,9 +63,15 @@ def backfill(
             plan_backfill(framework, past, context, name, state)
     except UserError as error:
         return Failed(message=str(error))
-    outcome = run_campaign(name, str(state.root))
+    lost = ""
+    try:
+        outcome = run_campaign(name, str(state.root))
+    except CampaignIncompleteError as error:  # the rest is judged
+        if error.outcome is None:
+            raise
+        outcome, lost = error.outcome, f"; not measured completely: {error}"
     found = judge_backfill(framework, name, 60 * budget_minutes, state, TaskMeasurer(state))
     lines = describe_changes(found)
     show_table(name_key("changes", name), list_changes(found), "\n\n".join(lines), CHANGE_COLUMNS)
-    text = describe_measured(framework, name, outcome["failures"], state)
-    return Failed(message=text) if outcome["failures"] else Completed(message=text)
+    text = describe_measured(framework, name, outcome["failures"], state) + lost
+    return Failed(message=text) if lost or outcome["failures"] else Completed(message=text)

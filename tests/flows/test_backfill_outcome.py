@@ -1,0 +1,52 @@
+"""What a backfill judges if not all of its campaign was measured."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.errors import CampaignIncompleteError
+
+module = importlib.import_module("flows.backfill")
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+def _run(
+    patched: pytest.MonkeyPatch, root: Path, outcome: dict[str, Any] | None
+) -> tuple[str, int]:
+    """The message of a run that failed after a duel was lost, and how often it judged."""
+    judged = list[str]()
+
+    def run_campaign(*_: object) -> None:
+        raise CampaignIncompleteError("Slurm job 7 lost its node", outcome)
+
+    def judge(*given: object) -> list[Any]:
+        judged.append(str(given[1]))
+        return []
+
+    patched.setenv("DEADHEAT_STATE", str(root))
+    patched.setattr(module, "is_planned", lambda *_: True)
+    patched.setattr(module, "run_campaign", run_campaign)
+    patched.setattr(module, "judge_backfill", judge)
+    patched.setattr(module, "describe_measured", lambda *_: "jax 1.4, 1.2")
+    ended = module.backfill("jax", return_state=True)
+    assert ended.is_failed()
+    return str(ended.message), len(judged)
+
+
+def test_a_lost_duel_fails_the_run_and_the_rest_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, times = _run(monkeypatch, tmp_path, {"failures": []})
+    assert times == 1
+    assert text == "jax 1.4, 1.2; not measured completely: Slurm job 7 lost its node"
+
+
+def test_nothing_is_judged_where_no_duel_left_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, times = _run(monkeypatch, tmp_path, None)
+    assert times == 0 and "Slurm job 7 lost its node" in text
