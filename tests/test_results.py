@@ -51,7 +51,7 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     assert f"({machine.name}/README.md)" in (RESULTS / "README.md").read_text()
     chapters = re.split(r"^## ", (machine / "README.md").read_text(), flags=re.MULTILINE)
     folders = [
-        each for each in (machine / "spool").iterdir() if not each.name.startswith("history-")
+        each for each in (machine / "spool").iterdir() if not each.name.startswith("backfill-")
     ]  # those have a test of their own
     for folder in folders:
         check_campaign(engine, folder.name)
@@ -121,7 +121,7 @@ def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> It
     yield format_gain(found["whole"])
 
 
-_HISTORIES = [each for each in MACHINES if any(each.glob("spool/history-*"))]
+_HISTORIES = [each for each in MACHINES if any(each.glob("spool/backfill-*"))]
 
 
 @pytest.mark.parametrize("machine", _HISTORIES, ids=lambda path: path.name)
@@ -131,7 +131,7 @@ def test_a_stored_history_gives_the_stated_changes_again(machine: Path, tmp_path
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
     ingest_proofs(engine, state)
-    folders = sorted(each.name for each in (machine / "spool").iterdir())
+    folders = sorted(each.name for each in machine.glob("spool/backfill-*"))
     for name in folders:
         check_campaign(engine, name)
         judge_campaign(engine, name)
