@@ -71,9 +71,15 @@ class ContenderFailedError(Exception):
         super().__init__(reason)
         self.status = status
         self.stage = stage
-        self.reason = reason
-        self.traceback = traceback
+        self.reason = _make_storable(reason)
+        self.traceback = None if traceback is None else _make_storable(traceback)
         self.cause: Cause = cause
+
+
+def _make_storable(text: str) -> str:
+    """Without NUL and lone surrogates, which logs and names of files may hold and no database
+    stores."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 @dataclass(frozen=True)

@@ -223,3 +223,10 @@ def test_a_contender_beyond_its_control_groups_memory_is_out_of_memory(tmp_path:
     finally:
         group.rmdir()
     assert ran.stdout.split() == ["oom", "out_of_memory"]
+
+
+def test_a_failure_holds_only_text_that_a_database_stores(tmp_path: Path) -> None:
+    """A log may hold any bytes, and the name of a file a lone surrogate."""
+    assert _fail(tmp_path / "log", r"printf 'a\0b'; exit 3").traceback == "a\\0b"
+    failed = ContenderFailedError("crash", "build", "no file \udcff")
+    assert (failed.reason, failed.traceback) == ("no file \\udcff", None)
