@@ -35,10 +35,9 @@ _OTHER_SCHEMA = re.compile(r"\$\.schema: wanted schema \d+, got schema (\d+)")
 
 def read_document(path: Path) -> dict[str, Any]:
     """The document at `<campaign>/<duel_run>.json`. Raises ValueError naming what is wrong."""
-    check_size(path)
-    document, is_storable = _parse(path.read_bytes())
+    document, unstorable = _read_json(path)
     problems = (
-        ([] if is_storable else [*_unstorable(document, "$")])
+        unstorable
         or [*find_schema_problems(document, "result")]
         or [*_contradictions(document, path)]
     )
@@ -49,7 +48,23 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def check_size(path: Path) -> None:
+def read_storable(path: Path) -> Any:
+    """The JSON of a file. Raises OSError, or ValueError if it is none, is too large, or holds what
+    no database stores."""
+    document, unstorable = _read_json(path)
+    if unstorable:
+        raise ValueError(unstorable[0])
+    return document
+
+
+def _read_json(path: Path) -> tuple[Any, list[str]]:
+    """The JSON of a file, and what in it no database stores."""
+    _check_size(path)
+    document, is_storable = _parse(path.read_bytes())
+    return document, [] if is_storable else [*_unstorable(document, "$")]
+
+
+def _check_size(path: Path) -> None:
     """Refuse a document that would fill the memory. Raises ValueError."""
     if (size := path.stat().st_size) > MOST_BYTES:
         raise ValueError(f"wanted a document of at most {MOST_BYTES} bytes, got {size}")
@@ -80,8 +95,12 @@ def _parse_plain(content: bytes) -> Any | None:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
+    try:
+        again = orjson.dumps(document)
+    except orjson.JSONEncodeError as error:  # past 254 levels, which no column can store
+        raise ValueError(f"$: wanted a document with fewer levels, but {error}") from error
     # Of a key that is there twice, one is lost.
-    is_whole = content.count(b'":') == orjson.dumps(document).count(b'":')
+    is_whole = content.count(b'":') == again.count(b'":')
     return document if is_whole else None
 
 

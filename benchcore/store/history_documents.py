@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
 from benchcore.protocol import write_json
 from benchcore.state import State
 from benchcore.store.database import begin_writing, continue_numbers
+from benchcore.store.documents import read_storable
 from benchcore.store.models import (
     Base,
     DuelRun,
@@ -77,17 +79,30 @@ def load_history(engine: Engine, state: State) -> list[str]:
 
 def _load(session: Session, path: Path, known: set[str]) -> str | None:
     """Add the rows of a document; why it can't be used."""
-    document = _read(path)
-    if document is None or document.get("schema") != _SCHEMA:
+    try:
+        document = read_storable(path)
+    except (OSError, ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         return f"wanted a document of schema {_SCHEMA}, but it is damaged or another; remove it"
     try:
         rows = [_decode(SuspicionRow, document["suspicion"])]
         rows += [_decode(EventRow, document["event"])] if document["event"] else []
         rows += [_decode(EventChange, each) for each in document["changes"]]
+        missing = {document["suspicion"][each] for each in _RUNS} - known
     except (KeyError, TypeError, ValueError) as error:
         return f"wanted a suspicion with its event, but {type(error).__name__}: {error}; remove it"
-    if missing := {document["suspicion"][each] for each in _RUNS} - known:
+    if missing:
         return f"it rests on the duel runs {', '.join(sorted(missing))}, which are not there"
+    try:
+        with session.begin_nested():
+            return _add(session, rows)
+    except (IntegrityError, DataError) as error:
+        return f"wanted rows that fit together, but {str(error.orig)[:200]}; remove it"
+
+
+def _add(session: Session, rows: Sequence[Base]) -> str | None:
+    """Add the rows, unless the database has others of their numbers; which one."""
     for row in rows:
         identity = row.id  # type: ignore[attr-defined]
         if session.get(type(row), identity) is not None:
@@ -121,7 +136,7 @@ def _name(document: Mapping[str, Any]) -> str:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

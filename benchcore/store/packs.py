@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import zlib
 from contextlib import AbstractContextManager, suppress
+from lzma import LZMAError
 from pathlib import Path
 from struct import Struct
 from zipfile import ZIP_LZMA, BadZipFile, ZipFile
 
-from benchcore.errors import DamagedFileError
+from benchcore.errors import DamagedFileError, and_more
 from benchcore.protocol import name_part
 from benchcore.state import hold_lock
 
@@ -17,6 +19,9 @@ NAME = "documents.zip"
 _END = Struct("<4s6xH10x")
 """The last record of a zip file without a comment: its signature, and how many files it holds."""
 _MOST = 0xFFFF
+_DAMAGED = (BadZipFile, EOFError, ValueError, RuntimeError, MemoryError, LZMAError, zlib.error)
+"""What reading a damaged pack raises, by where the wrong byte is."""
+_MOST_NAMED = 3
 
 
 def pack(folder: Path) -> int:
@@ -58,7 +63,8 @@ def _pack(folder: Path) -> int:
 def unpack(folder: Path) -> None:
     """Put a campaign's packed documents back, unless it has no pack; one that is there stays.
 
-    Several processes may do so at once. Raises DamagedFileError for a pack that can't be read.
+    Several processes may do so at once. Raises DamagedFileError for a pack that can't be read, once
+    the documents that can are back.
     """
     if (folder / NAME).exists():
         with _hold(folder):
@@ -67,16 +73,26 @@ def unpack(folder: Path) -> None:
 
 def _unpack(folder: Path) -> None:
     path = folder / NAME
+    damaged = list[str]()
     with suppress(FileNotFoundError):  # there is none, or another process was faster
         try:
             with ZipFile(path) as packed:
                 for name in packed.namelist():
-                    _write(folder / Path(name).name, packed.read(name))
-        except (BadZipFile, EOFError, ValueError) as error:
-            raise DamagedFileError(
-                f"wanted the packed documents {str(path)!r}, but {error}; restore the file from "
-                "a backup. The database still has what was ingested from it"
-            ) from error
+                    try:
+                        content = packed.read(name)
+                    except _DAMAGED as error:
+                        damaged.append(f"{Path(name).name}: {error}")
+                        continue
+                    _write(folder / Path(name).name, content)
+        except _DAMAGED as error:
+            damaged.append(str(error))
+    if damaged:
+        more = and_more(len(damaged) - _MOST_NAMED)
+        raise DamagedFileError(
+            f"wanted the packed documents {str(path)!r}, but {'; '.join(damaged[:_MOST_NAMED])}"
+            f"{more}; restore the file from a backup. The database still has what was ingested "
+            "from it"
+        )
     path.unlink(missing_ok=True)
 
 
@@ -85,7 +101,7 @@ def list_packed(folder: Path) -> list[str]:
     try:
         with ZipFile(folder / NAME) as packed:
             return [Path(each).stem for each in packed.namelist()]
-    except (OSError, BadZipFile):  # damaged: `unpack` reports that
+    except (OSError, *_DAMAGED):  # damaged: `unpack` reports that
         return []
 
 

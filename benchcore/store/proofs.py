@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Engine, and_, delete, func, select
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import begin_writing
-from benchcore.store.documents import check_size, describe_other_schema, find_schema_problems
+from benchcore.store.documents import describe_other_schema, find_schema_problems, read_storable
 from benchcore.store.models import DuelRun, Proof
 
 _SHARED = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
@@ -44,27 +44,37 @@ def ingest_proofs(engine: Engine, state: State, *, only_new: bool = False) -> li
     """Ingest every proof document that is newer than what the database has of its pairs.
 
     Twice changes nothing. Returns what was refused, and why; it stays where it is. `only_new`
-    leaves out files that were written more than a week before the newest proof of the database.
+    leaves out files that were written more than a week before the newest proof of the database, or
+    before now if a wrong clock dated that one ahead.
     """
     refused = []
-    first = _find_newest(engine) - _LATE.total_seconds() if only_new else 0.0
+    late_s = _LATE.total_seconds()
+    first = min(_find_newest(engine), time.time()) - late_s if only_new else 0.0
     for path in sorted(state.proofs.glob("*.json")):
-        if path.stat().st_mtime < first:
-            continue
         try:
-            check_size(path)
-            document = json.loads(path.read_text(encoding="utf-8"))
+            if path.stat().st_mtime < first:
+                continue
+            document = read_storable(path)
             if other := describe_other_schema(document, "proof"):
                 refused.append(f"{path}: {other}")
                 continue
-            if problems := [*find_schema_problems(document, "proof")]:
-                raise ValueError(problems[0])
-            datetime.fromisoformat(document["ended_at"])
-        except ValueError as error:
+            _check(document)
+        except (OSError, ValueError, OverflowError, RecursionError) as error:
             refused.append(f"{path}: wanted a proof document, but {str(error)[:300]}; delete it")
             continue
         _store(engine, document)
     return refused
+
+
+def _check(document: Any) -> None:
+    """Raises ValueError, or OverflowError for a time that no database has."""
+    if problems := [*find_schema_problems(document, "proof")]:
+        raise ValueError(problems[0])
+    datetime.fromisoformat(document["ended_at"]).astimezone(UTC)
+    names = {each["name"] for each in document["contenders"]}
+    for position, row in enumerate(document["rows"]):
+        if unknown := {row["a"], row["b"]} - names:
+            raise ValueError(f"$.rows[{position}]: no contender is named {min(unknown)!r:.100}")
 
 
 def _find_newest(engine: Engine) -> float:

@@ -20,7 +20,7 @@ class ProofContender:
     arm: str
     framework: Framework
     version: str
-    environment_key: str
+    environment_key: _Short
     lock_sha256: str | None
     status: str
 
@@ -29,9 +29,9 @@ class ProofContender:
 class ProofRow:
     """One quantity of a pair. Errors are relative to the reference; null = can't be compared."""
 
-    use_case: str
-    a: str
-    b: str
+    use_case: _Short
+    a: _Short
+    b: _Short
     quantity: str
     reference_error: Amount | None
     reference_bound: Amount | None

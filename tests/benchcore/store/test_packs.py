@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from zipfile import ZipFile
@@ -142,6 +143,34 @@ def test_a_damaged_pack_is_reported_and_a_different_one_removes_nothing(
     (rejection,) = ingest_spool(engine, state).rejected
     assert rejection.path.parent == state.rejected and "backup" in rejection.reason
     assert ingest_spool(engine, state).rejected == ()  # one night fails, not every one
+
+
+def test_a_wrong_byte_in_a_pack_costs_only_its_document(
+    folder: Path, engine: Engine, state: State
+) -> None:
+    """Wherever it is: in the compressed data or in what describes it."""
+    packs.pack(folder)
+    path = folder / packs.NAME
+    whole = path.read_bytes()
+    with ZipFile(path) as packed:
+        second = packed.infolist()[1].header_offset
+    for position in (*range(60), *range(60, second, 97)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        path.write_bytes(damaged)
+        with suppress(DamagedFileError):  # some bytes mean nothing
+            packs.unpack(folder)
+        there = {each.name for each in folder.glob("*.json")}
+        assert f"{IDS[1]}.json" in there, position
+        for each in folder.glob("*.json"):
+            each.unlink()
+    damaged = bytearray(whole)
+    damaged[second // 2] ^= 0x10
+    path.write_bytes(damaged)
+    report = ingest_spool(engine, state)
+    assert report.ingested == (IDS[1],)
+    (rejection,) = report.rejected
+    assert f"{DUEL_RUN}.json: " in rejection.reason
 
 
 def test_two_processes_that_pack_and_unpack_lose_nothing(

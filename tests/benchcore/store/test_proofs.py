@@ -102,3 +102,50 @@ def test_a_file_that_is_not_a_proof_is_refused_and_reported(
     assert ("update Dead Heat" in refused) == ("schema" in change)
     assert ("delete it" in refused) == ("schema" not in change)
     assert list_proofs(engine, SUBJECT) == []
+
+
+def _damage(state: State, kind: str) -> None:
+    proof, path = _proof(), state.proofs / "bad.json"
+    (row,) = proof["rows"]
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "dangling link":
+        path.symlink_to(state.proofs / "nowhere")
+    elif kind == "nested":
+        path.write_text("[" * 100_000)
+    else:
+        changes = {
+            "unknown contender": {"a": "jax-9.9.9"},
+            "surrogate": {"reason": "\ud800"},
+            "NUL": {"reason": "\0"},
+            "long": {"use_case": "x" * 101},
+        }
+        proof["rows"] = [{**row, **changes.get(kind, {})}]
+        if kind == "time":
+            proof["ended_at"] = "0001-01-01T00:00:00+23:00"
+        path.write_text(json.dumps(proof))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("folder", "dangling link", "nested"),
+        *("unknown contender", "surrogate", "NUL", "long", "time"),
+    ],
+)
+def test_a_damaged_file_among_proofs_is_named_and_the_others_are_ingested(
+    each_engine: Engine, state: State, kind: str
+) -> None:
+    _damage(state, kind)
+    (state.proofs / "good.json").write_text(json.dumps(_proof()))
+    (refused,) = ingest_proofs(each_engine, state)
+    assert "bad.json" in refused and "delete it" in refused
+    assert len(list_proofs(each_engine, SUBJECT)) == 1
+
+
+def test_a_proof_dated_ahead_hides_no_later_one(engine: Engine, state: State) -> None:
+    keep_proof(state, engine, _proof("2126-01-02T04:00:00+00:00"))
+    (state.proofs / "later.json").write_text(json.dumps(make_proof(make_document(), reason="new")))
+    assert ingest_proofs(engine, state, only_new=True) == []
+    scope = ProofScope(**{**vars(SUBJECT), "precision": make_document()["duel"]["precision"]})
+    assert [row["reason"] for row in list_proofs(engine, scope)] == ["new"]

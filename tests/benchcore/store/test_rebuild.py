@@ -188,3 +188,32 @@ def test_suspicions_of_one_series_and_night_have_a_document_each(
     assert load_history(other, state) == []
     assert _dump(other)["suspicion"] == before
     other.dispose()
+
+
+@pytest.mark.parametrize("damage", ["list", "flipped", "folder", "surrogate"])
+def test_a_damaged_file_of_the_history_is_named_and_the_others_are_loaded(
+    state: State, engine: Engine, damage: str
+) -> None:
+    _triage(engine, state)
+    (path,) = [each for each in state.history.glob("*.json") if '"accepted"' in each.read_text()]
+    document = json.loads(path.read_text())
+    bad = path.with_name("0-bad.json")
+    if damage == "list":
+        bad.write_text("[]")
+    elif damage == "folder":
+        bad.mkdir()
+    elif damage == "surrogate":
+        document["suspicion"]["reason"] = "\ud800"
+        bad.write_text(json.dumps(document))
+    else:  # another number in one place
+        document["event"] |= {"suspicion": document["event"]["suspicion"] + 64}
+        document["suspicion"]["id"] += 1
+        document["event"]["id"] += 1
+        document["changes"] = []
+        bad.write_text(json.dumps(document))
+    engine.dispose()
+    other = open_database(f"sqlite:///{state.root / 'other.db'}")
+    ingest_spool(other, state)
+    (refused,) = load_history(other, state)
+    assert "0-bad.json" in refused and len(list_events(other)) == 1
+    other.dispose()
