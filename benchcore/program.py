@@ -38,6 +38,20 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files}
 
 
+def list_arrays(path: Path) -> list[str] | None:
+    """The names of the arrays of an .npz that may be damaged, once all of it was read and compared
+    with its checksums; None = it can't be read, or is not there."""
+    import zlib
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(path) as archive:
+            whole = archive.testzip() is None
+            return [each.removesuffix(".npy") for each in archive.namelist()] if whole else None
+    except (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error):
+        return None
+
+
 ByName = Mapping[str, "np.ndarray"]
 """Host arrays under canonical names, in canonical layout."""
 State = Mapping[str, ByName]

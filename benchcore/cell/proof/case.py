@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.building import digest, put_weights
-from benchcore.program import REFERENCE, Arrays
+from benchcore.program import REFERENCE, Arrays, list_arrays
 from benchcore.protocol import METHOD, name_part
 from benchcore.workloads.contract import Spec
 
@@ -59,16 +60,17 @@ def save_proof(
     ):
         named = f"{METHOD} {message['environment']} {message['device']} {case!r} {digest(arrays)}"
         kept = Path(message["references"], f"{hashlib.sha256(named.encode()).hexdigest()}.npz")
-        if kept.exists():
+        if (names := list_arrays(kept)) is not None:
             shutil.copyfile(kept, path)
-            with np.load(path, allow_pickle=False) as archive:
-                return list(archive.files)
+            return names
     program, wait = bind(case, arrays), (runtime.synchronise, runtime.release)
     saved = dict(program.prove(*wait) if message["what"] == "evidence" else program.trace(*wait))
     np.savez(path, **saved)  # type: ignore[arg-type] # its own stubs are wrong
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = shutil.copyfile(path, name_part(kept))
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
         part.rename(kept)
     return list(saved)
 

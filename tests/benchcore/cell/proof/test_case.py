@@ -121,3 +121,14 @@ def test_a_partly_written_reference_is_ignored(tmp_path: Path) -> None:
     (kept,) = (tmp_path / "references").iterdir()
     kept.rename(kept.with_suffix(".part"))
     assert proof.prove() == 2.0
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "flipped"])
+def test_a_damaged_reference_is_computed_again_and_replaced(tmp_path: Path, cut: bool) -> None:
+    proof = _CountedProof(tmp_path)
+    proof.prove()
+    (kept,) = (tmp_path / "references").iterdir()
+    damaged = bytearray(kept.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    kept.write_bytes(damaged[:130] if cut else damaged)
+    assert [proof.prove(), proof.prove()] == [2.0, 2.0]
