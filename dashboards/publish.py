@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from benchcore.demo.write import read_mark
+from benchcore.errors import DamagedFileError
 from benchcore.names import name_arm, name_case_in_words
 from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State, hold_lock
@@ -49,6 +50,7 @@ MOST_DUELS = 2000
 """Duel runs whose pages a new site gets: it is there within a minute."""
 LAYOUT = 3
 """Number of the data's layout. A site of another number is built again from the database."""
+_Changed = TypeVar("_Changed")
 _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
 """Pages of their own that campaigns can have besides, by file, with their titles."""
 
@@ -61,24 +63,43 @@ def publish_campaign(state: State, campaign: str) -> Path:
     """
     engine = open_database(state.database_url)
     state.site.mkdir(parents=True, exist_ok=True)
-    with hold_lock(state.site / ".publish.lock"):
-        files = SiteFiles(state.site)
-        catalog = _read_catalog(files)
-        names = [campaign]
-        if catalog is None:
-            newest = list_newest_campaigns(engine, MOST_DUELS)
-            catalog, names = _new_catalog(), [*newest, campaign]
-        touched, pairs, crashed = Touched(), NewPairs(), list_crashed(engine)
-        for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
-            workarounds = list_workarounds(engine, each.name, crashed)
-            _add_campaign(files, catalog, state, each, workarounds)
-            touched.add(each)
-            pairs.add(each)
-        pairs.write(state.site)
-        known = [each["name"] for each in catalog["campaigns"]]
-        refresh_certificates(files, engine, touched, known)
-        _finish(files, catalog, state, engine, names)
+    catalog = _change_site(state, lambda files: _publish(files, state, engine, [campaign]))
     return _find_page(state.site, catalog, campaign)
+
+
+def _publish(
+    files: SiteFiles, state: State, engine: Engine, campaigns: Sequence[str]
+) -> dict[str, Any]:
+    """Add these campaigns, to a new site the newest ones as well; the catalogue."""
+    catalog, names = _read_catalog(files), campaigns
+    if catalog is None:
+        newest = list_newest_campaigns(engine, MOST_DUELS)
+        catalog, names = _new_catalog(), [*newest, *campaigns]
+    touched, pairs, crashed = Touched(), NewPairs(), list_crashed(engine)
+    for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
+        workarounds = list_workarounds(engine, each.name, crashed)
+        _add_campaign(files, catalog, state, each, workarounds)
+        touched.add(each)
+        pairs.add(each)
+    pairs.write(state.site)
+    known = [each["name"] for each in catalog["campaigns"]]
+    refresh_certificates(files, engine, touched, known)
+    _finish(files, catalog, state, engine, names)
+    return catalog
+
+
+def _change_site(state: State, change: Callable[[SiteFiles], _Changed]) -> _Changed:
+    """Change the site, one process at a time. Damaged data is set aside first, and made again from
+    the database as that of a new site."""
+    with hold_lock(state.site / ".publish.lock"):
+        try:
+            return change(SiteFiles(state.site))
+        except DamagedFileError:
+            aside = state.site / "data.damaged"
+            shutil.rmtree(aside, ignore_errors=True)
+            (state.site / "data").rename(aside)
+            _publish(SiteFiles(state.site), state, open_database(state.database_url), [])
+            return change(SiteFiles(state.site))
 
 
 def remove_files(state: State, removals: Sequence[Removal]) -> int:
@@ -95,10 +116,12 @@ def refresh_pages(state: State) -> None:
     site."""
     if not state.site.exists():
         return
-    with hold_lock(state.site / ".publish.lock"):
-        files = SiteFiles(state.site)
+
+    def refresh(files: SiteFiles) -> None:
         if (catalog := _read_catalog(files)) is not None:
             _finish(files, catalog, state, open_database(state.database_url))
+
+    _change_site(state, refresh)
 
 
 def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
@@ -114,7 +137,7 @@ def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
 def _read_catalog(files: SiteFiles) -> dict[str, Any] | None:
     """None if there is no site of this layout yet."""
     found = files.read("catalog")
-    return found if found is not None and found["layout"] == LAYOUT else None
+    return found if found is not None and found.get("layout") == LAYOUT else None
 
 
 def _new_catalog() -> dict[str, Any]:
@@ -275,7 +298,7 @@ def _find_page(site: Path, catalog: Mapping[str, Any], campaign: str) -> Path:
 def read_page(state: State, campaign: str) -> str | None:
     """The published data of the campaign's page; None if it is not on the site."""
     path = SiteFiles(state.site).path_of(f"campaigns/{campaign}")
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
@@ -284,8 +307,8 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
     if before is not None:
         replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
         return
-    with hold_lock(state.site / ".publish.lock"):
-        files = SiteFiles(state.site)
+
+    def withdraw(files: SiteFiles) -> None:
         catalog = _read_catalog(files) or _new_catalog()
         drop_night(files, catalog, campaign)
         for each in catalog["campaigns"]:
@@ -296,3 +319,5 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
         (state.site / campaign / "index.html").unlink(missing_ok=True)
         shutil.rmtree(state.data_docs(campaign), ignore_errors=True)
         _finish(files, catalog, state, open_database(state.database_url))
+
+    _change_site(state, withdraw)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchcore.errors import DamagedFileError
 from benchcore.protocol import name_part
 from dashboards.pictures import VEGA_LITE
 from dashboards.site.charts import SPECS
@@ -38,10 +39,11 @@ class SiteFiles:
     _changed: set[str] = field(default_factory=set[str])
 
     def read(self, name: str) -> Any:
-        """What `data/NAME.js` holds; None if there is no such file."""
+        """What `data/NAME.js` holds; None if there is no such file. Raises DamagedFileError if it
+        can't be read."""
         if name not in self._read:
             path = self.path_of(name)
-            self._read[name] = _parse(path.read_text("utf-8")) if path.is_file() else None
+            self._read[name] = _parse(path) if path.is_file() else None
         return self._read[name]
 
     def write(self, name: str, value: Any) -> None:
@@ -74,17 +76,24 @@ class SiteFiles:
         return self.root / "data" / f"{name}.js"
 
 
-def _parse(text: str) -> Any:
-    return json.loads(text[len(_BEFORE) : -len(_AFTER)].partition(",\n")[2])
+def _parse(path: Path) -> Any:
+    try:
+        text = path.read_text("utf-8")
+        return json.loads(text[len(_BEFORE) : -len(_AFTER)].partition(",\n")[2])
+    except ValueError as error:
+        raise DamagedFileError(
+            f"wanted data of the dashboard in {str(path)!r}, but {error}; run `deadheat report`"
+        ) from error
 
 
 def replace_text(path: Path, text: str) -> bool:
     """Write the file as a whole, unless it has this text; whether it was written."""
-    if path.is_file() and path.read_text("utf-8") == text:
+    content = text.encode("utf-8")
+    if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     part = name_part(path)
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(content)
     part.replace(path)
     return True
 
@@ -108,8 +117,8 @@ def _write_vega(path: Path) -> None:
     """Unless this version's bundle is there: to build one takes seconds."""
     first = f"// Vega-Lite {VEGA_LITE}, bundled by vl-convert {version('vl-convert-python')}\n"
     if path.is_file():
-        with path.open(encoding="utf-8") as file:
-            if file.readline() == first:
+        with path.open("rb") as file:
+            if file.readline() == first.encode():
                 return
     replace_text(path, f"{first}(function () {{\n{vega_bundle()}\n}})();\n")
 

@@ -70,3 +70,41 @@ def test_a_night_that_a_wrong_clock_dated_far_ahead_is_not_tonight(
         {"name": day, "counts": {"begun": (now + timedelta(days=day)).isoformat()}} for day in days
     ]
     assert find_newest_night(nights, now) == newest
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["data/catalog.js", "data/versions.js", "index.html", "assets/core.js", "assets/vega.js"],
+)
+def test_damaged_files_of_the_site_are_made_again(tmp_path: Path, damaged: str) -> None:
+    """A night publishes, and goes on to its alerts, whatever a crash left of the site."""
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    store_history(engine, state, [make_document(campaign="run-mlp-1")])
+    engine.dispose()
+    publish.publish_campaign(state, "run-mlp-1")
+    path = state.site / damaged
+    before = path.read_bytes()
+    path.write_bytes(b"\xff" + before[1 : len(before) // 2])
+    publish.publish_campaign(state, "run-mlp-1")
+    if damaged == "data/catalog.js":  # it names the minute
+        files = SiteFiles(state.site)
+        assert [each["name"] for each in files.read("catalog")["campaigns"]] == ["run-mlp-1"]
+    else:
+        assert path.read_bytes() == before
+    catalog = SiteFiles(state.site).path_of("catalog")
+    catalog.write_bytes(b"\xff")
+    publish.refresh_pages(state)
+    catalog.write_bytes(b"\xff")
+    publish.withdraw_campaign(state, "run-mlp-1", None)
+    assert SiteFiles(state.site).read("catalog")["campaigns"] == []
+
+
+def test_a_page_with_a_wrong_byte_can_be_restored(tmp_path: Path) -> None:
+    state = open_state(tmp_path)
+    path = SiteFiles(state.site).path_of("campaigns/run-mlp-1")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff")
+    before = publish.read_page(state, "run-mlp-1")
+    publish.withdraw_campaign(state, "run-mlp-1", before)
+    assert publish.read_page(state, "run-mlp-1") == before == "\ufffd"
