@@ -30,7 +30,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from benchcore import variables
+from benchcore.environments.child_lifetime import tie
 from benchcore.errors import UserError
+from benchcore.protocol import write_json
 from benchcore.state import State
 from dashboards.wandb_content import gather_content, gather_progress, gather_report
 
@@ -74,7 +76,7 @@ def write_run(state: State, campaign: str, limit_s: float = LIMIT_S) -> None:
     report = gather_report(state, campaign)
     if report is not None:
         path = _make_home(state) / f"report-{report['group']}.json"
-        path.write_text(json.dumps(report | place), encoding="utf-8")
+        write_json(path, report | place)
 
 
 def write_progress(state: State, campaign: str, limit_s: float = LIMIT_S) -> None:
@@ -113,32 +115,38 @@ def list_waiting(state: State) -> list[Path]:
 
 def send_runs(state: State, limit_s: float = LIMIT_S) -> str | None:
     """Send every run that waits, then the reports. None if all were sent, else the reason of the
-    first failure.
+    first failure; one that was not in time is the last that is tried.
 
     What was sent is removed from the state folder. Only one process sends at a time.
     """
-    home = _make_home(state)
+    home, reasons = _make_home(state), list[str]()
     try:
         with FileLock(home / "sending.lock", timeout=0):
-            for folder in list_waiting(state):
-                reason = _send(state, folder, limit_s)
-                if reason is not None:
-                    return reason
-                shutil.rmtree(folder)
-            for report in sorted(home.glob("report-*.json")):
-                reason = _run(state, ["dashboards.wandb_report", report], limit_s)
-                if reason is not None:
-                    return f"the report was not saved: {reason}"
-                report.unlink()
+            for each in [*list_waiting(state), *sorted(home.glob("report-*.json"))]:
+                reason = _send(state, each, limit_s)
+                if reason is None:
+                    shutil.rmtree(each) if each.is_dir() else each.unlink()
+                    continue
+                reasons.append(reason)
+                if reason.endswith(_describe_overdue(limit_s)):
+                    break
             if not list(home.glob("offline-run-*")):
-                for each in ("artifacts", "logs"):  # copies of tables, and logs, of what was sent
-                    shutil.rmtree(home / each, ignore_errors=True)
+                for name in ("artifacts", "logs"):  # copies of tables, and logs, of what was sent
+                    shutil.rmtree(home / name, ignore_errors=True)
     except Timeout:
         return "another process sends runs now"
-    return None
+    return reasons[0] if reasons else None
 
 
-def _send(state: State, folder: Path, limit_s: float) -> str | None:
+def _send(state: State, path: Path, limit_s: float) -> str | None:
+    """Send a run or a report; why it failed."""
+    if path.is_dir():
+        return _send_run(state, path, limit_s)
+    reason = _run(state, ["dashboards.wandb_report", path], limit_s)
+    return reason and f"the report was not saved: {reason}"
+
+
+def _send_run(state: State, folder: Path, limit_s: float) -> str | None:
     """Whatever an earlier attempt has sent is sent again, in its place."""
     for pattern in ("run-*.synced", "run-*.syncstate"):
         for each in folder.glob(pattern):
@@ -164,7 +172,7 @@ def _run(state: State, command: Iterable[str | Path], limit_s: float) -> str | N
     process of its own behind, so the whole group is killed after the limit."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *map(str, command)],
+            tie([sys.executable, "-P", "-m", *map(str, command)]),
             cwd=state.root,  # where wandb sync writes its logs, below `wandb`
             env=_environment(_make_home(state)),
             stdin=subprocess.DEVNULL,
@@ -175,7 +183,7 @@ def _run(state: State, command: Iterable[str | Path], limit_s: float) -> str | N
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            return f"not done within {limit_s:g} s"
+            return _describe_overdue(limit_s)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -185,6 +193,10 @@ def _run(state: State, command: Iterable[str | Path], limit_s: float) -> str | N
     if process.returncode == 0:
         return None
     return f"exit code {process.returncode}: {printed[-500:]}"
+
+
+def _describe_overdue(limit_s: float) -> str:
+    return f"not done within {limit_s:g} s"
 
 
 def _environment(home: Path) -> dict[str, str]:

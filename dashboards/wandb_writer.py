@@ -14,6 +14,8 @@ from typing import Any
 
 import wandb
 
+from benchcore.protocol import write_json
+
 _OFFLINE = wandb.Settings(
     mode="offline",
     program="deadheat",
@@ -46,7 +48,7 @@ def write(content: dict[str, Any], folder: Path) -> None:
     _log(run, content)
     complete = _log_documents(run, content) if content["documents"] else {}
     run.finish()
-    (Path(run.dir).parent / "complete.json").write_text(json.dumps(complete), encoding="utf-8")
+    write_json(Path(run.dir).parent / "complete.json", complete)
 
 
 def _log(run: wandb.Run, content: dict[str, Any]) -> None:

@@ -10,7 +10,9 @@ import hashlib
 import html
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ from benchcore.store.database import Engine
 from benchcore.store.events import list_unsent, record_sent
 
 _TIMEOUT_S = 20.0
+"""For each read or write of a webhook."""
+_LIMIT_S = 60.0
+"""For an address to accept an alert."""
 _TITLE = "Dead Heat"
 _SECTIONS = {
     "package": "Packages",
@@ -163,13 +168,40 @@ def _send_file(path: Path, alert: dict[str, Any], addresses: Iterable[Address]) 
         if each.digest in alert["taken"]:
             continue
         try:
-            _send(each, alert)
+            _send_in_time(each, alert)
         except AlertFailedError as error:
             reasons.append(str(error))
         else:
             alert["taken"].append(each.digest)
             write_json(path, alert)
     return reasons
+
+
+def _send_in_time(address: Address, alert: Mapping[str, Any]) -> None:
+    """Send an alert within `_LIMIT_S`. A time-out of the client limits a single read, so an address
+    that answers byte by byte would delay the night for hours; its thread is left behind. Raises
+    AlertFailedError."""
+    sent = Future[None]()
+
+    def send() -> None:
+        try:
+            sent.set_result(_send(address, alert))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            sent.set_exception(error)
+
+    threading.Thread(target=send, name="alert", daemon=True).start()
+    try:
+        sent.result(_LIMIT_S)
+    except TimeoutError:
+        raise AlertFailedError(
+            f"{_describe(address)} did not answer within {_LIMIT_S:g} s"
+        ) from None
+
+
+def _describe(address: Address) -> str:
+    if address.is_program:
+        return "the webhook"
+    return f"the {address.url.partition(':')[0]} address {address.digest}"
 
 
 def _send(address: Address, alert: Mapping[str, Any]) -> None:
@@ -180,8 +212,7 @@ def _send(address: Address, alert: Mapping[str, Any]) -> None:
     attached = picture if picture and Path(picture).exists() else None
     body = write_body(alert["text"], alert["details"])
     if not _notify(address.url, body, attached):
-        scheme = address.url.partition(":")[0]
-        raise AlertFailedError(f"the {scheme} address {address.digest} did not accept it")
+        raise AlertFailedError(f"{_describe(address)} did not accept it")
 
 
 def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:

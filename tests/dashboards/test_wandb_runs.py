@@ -294,3 +294,15 @@ def test_a_run_has_the_kind_of_its_page(state: State, profile: str, kind: str) -
 def test_packed_documents_are_sent_too(state: State) -> None:
     assert pack(state.spool / CAMPAIGN) > 0
     assert [Path(each).stem for each in gather_content(state, CAMPAIGN)["documents"]] == [DUEL_RUN]
+
+
+def test_a_run_that_cannot_be_sent_holds_up_no_other(night: State, server: WandbServer) -> None:
+    """As one that a full disk damaged."""
+    damaged = night.root / "wandb" / "offline-run-0-damaged"
+    damaged.mkdir(parents=True)
+    (damaged / "run-damaged.wandb").write_bytes(b"\0" * 100)
+    (damaged / "complete.json").touch()
+    write_run(night, CAMPAIGN)
+    assert send_runs(night) is not None
+    assert list_waiting(night) == [damaged]
+    assert CAMPAIGN in server.runs and len(server.reports) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -307,3 +308,31 @@ def test_an_event_that_grew_sends_each_growth_once(
         sent += [f"{each['key']}: {each['text']}" for each in queue([alert], [])]
     text = "Event 1 grew: a is 1.2 times as slow."
     assert sent == [f"grown-2: {text}", f"grown-3: {text}"]
+
+
+def test_an_address_that_answers_byte_by_byte_delays_no_night(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other addresses get the alert."""
+    monkeypatch.setattr(outbox, "_LIMIT_S", 0.5)
+    ended = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not ended.wait(0.05):
+                connection.sendall(b"x")
+
+    with serve_webhook() as (people, posted), socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,))
+        thread.start()
+        port = listening.getsockname()[1]
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", f"http://127.0.0.1:{port}/secret")
+        monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
+        queue_alert(state, "event-3", "torch is slower", {})
+        (refused,) = send_waiting(state)
+        ended.set()
+        thread.join()
+    assert "the webhook did not answer within 0.5 s" in refused and "secret" not in refused
+    assert len(posted) == 1
