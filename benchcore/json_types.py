@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ def from_json(kind: type[_T], value: Any) -> _T:
     """A dataclass from its plain JSON, with the dataclasses, tuples and paths in it.
 
     A field with a default may be absent, as in what an older version wrote. Raises ValueError if
-    another one is, or for an unknown field. Other values are kept as they are.
+    another one is, for an unknown field, and for a number, text or list that is something else.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"wanted a {kind.__name__} as a JSON object, got {value!r:.100}")
@@ -82,7 +83,14 @@ def from_json(kind: type[_T], value: Any) -> _T:
             f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
             "write it again with this version of deadheat"
         )
-    return kind(**{key: _convert(types[key], each) for key, each in value.items()})
+    return kind(**{key: _read_field(key, types[key], each) for key, each in value.items()})
+
+
+def _read_field(name: str, kind: Any, value: Any) -> Any:
+    try:
+        return _convert(kind, value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 @cache
@@ -102,11 +110,24 @@ def _convert(kind: Any, value: Any) -> Any:
         return value if value is None else _convert(arguments[0], value)
     if dataclasses.is_dataclass(kind):
         return from_json(cast(type, kind), value)
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
         return tuple(_convert(arguments[0], each) for each in value)
     if get_origin(kind) is dict and isinstance(value, Mapping):
         return {key: _convert(arguments[1], each) for key, each in value.items()}
+    if not _fits(str if kind is Path else kind, value):
+        raise ValueError(f"wanted {_name(kind)}, got {value!r:.100}")
     return Path(value) if kind is Path else value
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a scalar has this type, and a number is one that JSON can hold."""
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return get_origin(kind) is not tuple and (kind not in _SCALARS or type(value) is kind)
+
+
+def _name(kind: Any) -> str:
+    return "a list" if get_origin(kind) is tuple else kind.__name__
 
 
 def to_json(value: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from benchcore.environments.version_requests import Release, parse_request
 from benchcore.errors import UserError
 from benchcore.json_types import from_json
 from benchcore.planning.catalog import check_case, check_checkpoint, check_settings, list_sides
+from benchcore.planning.plan_values import check_names, check_numbers, check_release
 from benchcore.planning.profiles import Profile
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import (
@@ -335,6 +336,7 @@ def load_plan(path: Path) -> Plan:
         document = json.loads(path.read_text(encoding="utf-8"))
         duels = [gather_limits(duel) for duel in document["duels"]]
         plan = from_json(Plan, {**document, "duels": duels})
+        _check_values(plan)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"wanted a plan as JSON in {str(path)!r}, but {type(error).__name__}: {error}; "
@@ -342,6 +344,15 @@ def load_plan(path: Path) -> Plan:
         ) from error
     _check_plan(plan, path)
     return plan
+
+
+def _check_values(plan: Plan) -> None:
+    """Raises ValueError for what nothing can measure: a person may have written the file."""
+    for request, release in plan.releases.items():
+        check_release(request, release)
+    for duel in plan.duels:
+        check_names([each.name for each in duel.contenders], [each.arm for each in duel.contenders])
+        check_numbers(duel.limits, seed=duel.seed, expected_s=duel.expected_s)
 
 
 def _check_plan(plan: Plan, path: Path) -> None:

@@ -104,8 +104,14 @@ def _read_saved(path: Path, version: tuple[int, ...]) -> Plan:
 def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
     """Save a plan that will be measured, in a pool of its site; the plan with that pool.
 
-    Raises UserError for an unknown site or pool, and where the weights of a duel are missing.
+    Raises UserError for an unknown site or pool, for a plan without duels, and where the weights of
+    a duel are missing.
     """
+    if not plan.duels:
+        raise UserError(
+            f"wanted a plan with duels, got {plan.campaign!r} without one; write one with "
+            "`deadheat plan --json`"
+        )
     check_site(plan.site, pool)
     plan = dataclasses.replace(plan, pool=pool or plan.pool)
     for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:

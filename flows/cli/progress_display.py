@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
+from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.progress import ProgressReader
 
@@ -189,7 +190,8 @@ def _follow(
         line = bar.add_task("planning with today's versions", total=None, left="")
         while True:
             last = ended.wait(_POLL_S)
-            plan = plan or load_plan()
+            with suppress(UserError):  # a damaged plan: the campaign itself reports that
+                plan = plan or load_plan()
             if plan and not forecast.duels:
                 forecast.duels = {duel.duel_run: duel for duel in plan.duels}
             for event in reader.read_new() if plan else []:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchcore.planning.matrix import Plan, PlannedContender, PlannedDuel
+from benchcore.planning.matrix import Plan, PlannedContender, PlannedDuel, load_plan
 from benchcore.progress import ProgressLog, ProgressReader
 from benchcore.protocol import DuelLimits
 from flows.cli.progress_display import Forecast, describe_now, follow_campaign, format_left
@@ -133,3 +133,13 @@ def test_a_campaign_is_followed_from_its_file(tmp_path: Path) -> None:
     assert "jax@newest: built [bold]it" in printed
     assert "mlp case2: done in " in printed
     assert "case1" not in printed
+
+
+def test_a_damaged_plan_is_left_to_the_campaign_to_report(tmp_path: Path) -> None:
+    """No traceback of the display's thread beside it: pytest would fail for one."""
+    (tmp_path / "plan.json").write_text('{"campaign": ')
+    reader = ProgressReader(tmp_path / "progress.jsonl", from_now=False)
+    with follow_campaign(
+        lambda: load_plan(tmp_path / "plan.json"), reader, Console(file=io.StringIO())
+    ):
+        time.sleep(0.3)
