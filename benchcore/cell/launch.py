@@ -162,6 +162,15 @@ def inherited_environ() -> dict[str, str]:
     return {key: os.environ[key] for key in INHERITED if key in os.environ}
 
 
+def conductor_environ(snapshot: Path) -> dict[str, str]:
+    """The variables of a process that runs the snapshot's code. Only `bytecode` writes there."""
+    return {
+        **inherited_environ(),
+        "PYTHONPATH": str(snapshot),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
 def contender_environ(
     contender: ContenderOrder,
     device: str,
@@ -172,7 +181,7 @@ def contender_environ(
     return {
         **inherited_environ(),
         "PYTHONPATH": os.environ["PYTHONPATH"],
-        # The build compiled the environment's bytecode; the snapshot has none.
+        # The build compiled the environment's bytecode, and the conductor the snapshot's.
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
         "KMP_BLOCKTIME": "0",

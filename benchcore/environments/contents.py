@@ -12,8 +12,6 @@ from typing import Any
 from benchcore.protocol import write_json
 
 _LIST = "files.json"
-_SKIPPED = "__pycache__"
-"""Python writes these files itself, and checks them against their sources."""
 
 
 def list_files(folder: Path) -> None:
@@ -34,13 +32,19 @@ def is_listed(folder: Path) -> bool:
 
 def find_damage(folder: Path) -> str | None:
     """What differs from the list; None = nothing. A file whose size and time of change are as
-    listed is not read again. New files are not damage."""
+    listed is not read again. New files are not damage. Bytecode that differs is removed instead, so
+    that Python compiles its source."""
     there = dict(_stat_files(folder / "venv"))
     for name, (size, changed, sha256) in _read(folder).items():
+        is_bytecode = name.endswith(".pyc")
         if name not in there:
+            if is_bytecode:
+                continue
             return f"{name} is missing"
         if there[name] != [size, changed] and _hash(folder / name) != sha256:
-            return f"{name} has other content"
+            if not is_bytecode:
+                return f"{name} has other content"
+            (folder / name).unlink(missing_ok=True)
     return None
 
 
@@ -54,8 +58,7 @@ def _read(folder: Path) -> dict[str, Any]:
 def _stat_files(venv: Path) -> Iterator[tuple[str, list[int]]]:
     """Path below the environment's folder, and [size, ns] of each file, links followed."""
     begin = len(str(venv.parent)) + 1
-    for parent, folders, names in os.walk(venv):
-        folders[:] = [each for each in folders if each != _SKIPPED]
+    for parent, _, names in os.walk(venv):
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - pathlib takes five times as long
             try:

@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
+from benchcore.cell.bytecode import remove_damaged_bytecode
 from benchcore.state import hold_lock
 
 _PACKAGE = Path(__file__).parent.parent
@@ -44,11 +45,13 @@ def hash_inside(package: Path = _PACKAGE) -> str:
 def take_snapshot(folder: Path) -> Path:
     """Copy the measured layer to `folder/<hash>` unless it is there; what goes on PYTHONPATH.
 
-    A copy whose content does not have that hash, as after a crash, takes another's place.
+    A copy whose content does not have that hash, as after a crash, is replaced. Bytecode in it that
+    a crash damaged is removed: the next conductor stores it again.
     """
     wanted = hash_inside()
     target = folder / wanted
     if _is_snapshot(target, wanted):
+        remove_damaged_bytecode(target)
         return target
     with hold_lock(folder / ".lock"):
         if not _is_snapshot(target, wanted):

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.launch import inherited_environ
+from benchcore.cell.launch import conductor_environ
 from benchcore.planning.catalog import count_devices
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
@@ -129,9 +130,9 @@ def _conduct(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**inherited_environ(), **_find_job(), "PYTHONPATH": str(snapshot)},
+            env={**conductor_environ(snapshot), **_find_job()},
         )
-        with end_in_time(process, ends_at) as overdue:
+        with end_in_time(process, ends_at, scratch) as overdue:
             stuck = _follow(process, report, HEARTBEAT_LIMIT_S if ended else _longest_step_s(order))
         code = process.returncode
     if document.exists():
@@ -163,9 +164,11 @@ def _publish(scratch: Path, result: Path, logs: Path) -> None:
 
 
 @contextmanager
-def end_in_time(process: subprocess.Popen[Any], ends_at: float | None) -> Iterator[threading.Event]:
+def end_in_time(
+    process: subprocess.Popen[Any], ends_at: float | None, scratch: Path
+) -> Iterator[threading.Event]:
     """Kill a process and its contenders when the body ends, or at `ends_at` (seconds since the
-    epoch), which sets the event; then wait for it."""
+    epoch), which sets the event; then wait for it. `scratch` has the caches of its contenders."""
     overdue = threading.Event()
 
     def end() -> None:
@@ -181,7 +184,18 @@ def end_in_time(process: subprocess.Popen[Any], ends_at: float | None) -> Iterat
     finally:
         alarm.cancel()
         process.kill()
-        process.wait()
+        if process.wait() != 0:
+            _kill_left(scratch)
+
+
+def _kill_left(scratch: Path) -> None:
+    """Kill the processes whose variables name this folder. A contender ends with its conductor, but
+    not a helper that its compiler started, which a frozen contender's group leaves stopped."""
+    name = os.fsencode(scratch)
+    for variables in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # another user's, or it has ended
+            if name in variables.read_bytes():
+                os.kill(int(variables.parent.name), signal.SIGKILL)
 
 
 def _conductor_python(order: DuelOrder) -> str:

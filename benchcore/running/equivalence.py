@@ -18,7 +18,7 @@ from typing import TextIO
 
 from filelock import FileLock, Timeout
 
-from benchcore.cell.launch import inherited_environ
+from benchcore.cell.launch import conductor_environ
 from benchcore.cell.measure.host import absence_reason, describe_device
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.planning import checkpoints
@@ -236,14 +236,15 @@ def run_proof(
         write_json(scratch / "order.json", encode(order))
         command = [request.sides[0].environment.python, "-P", "-s", "-m", "benchcore.cell", "proof"]
         paths = (scratch / "order.json", scratch / "proof.json", scratch)
-        environ = {**inherited_environ(), "PYTHONPATH": str(take_snapshot(state.snapshots))}
+        environ = conductor_environ(take_snapshot(state.snapshots))
         with (
             hold_device(request.device, lambda: None, ends_at) as held,
             (scratch / "proof.log").open("w+") as log,
         ):
             if not held:
                 raise DeviceBusyError("another process used the device until the time limit")
-            code = _run([*command, *map(str, paths)], environ, log, advance, ends_at)
+            called = [*command, *map(str, paths)]
+            code = _run(called, environ, log, advance, ends_at, scratch)
             if code != 0:
                 log.seek(0)
                 raise CampaignIncompleteError(
@@ -295,6 +296,7 @@ def _run(
     log: TextIO,
     advance: Callable[[float], None],
     ends_at: float | None,
+    scratch: Path,
 ) -> int:
     """The exit code. An interrupt ends the proof and its contenders. Raises
     OutOfTimeError."""
@@ -306,7 +308,7 @@ def _run(
         env=environ,
     )
     assert process.stdout is not None
-    with end_in_time(process, ends_at) as overdue, process.stdout:
+    with end_in_time(process, ends_at, scratch) as overdue, process.stdout:
         try:
             for event in follow_progress(process.stdout, 10 * _TIMEOUT_S):
                 advance(event["share"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 import shutil
 import sqlite3
 import time
@@ -30,6 +31,12 @@ def _cut(path: Path, trial: Trial) -> None:
 def _on_file(pattern: str, harm: Callable[[Path, Trial], None]) -> Callable[[Trial], None]:
     """Harm a random file of this pattern below the state folder."""
     return lambda trial: harm(_choose(trial, trial.state.root.glob(pattern)), trial)
+
+
+def _cut_bytecode(trial: Trial) -> None:
+    """A crash while a conductor stored it: Python checks its first 16 bytes only."""
+    source = _choose(trial, trial.state.snapshots.glob("*/benchcore/cell/*.py"))
+    _cut(Path(py_compile.compile(str(source), doraise=True) or ""), trial)
 
 
 def _on_document(harm: Callable[[Path, Trial], None]) -> Callable[[Trial], None]:
@@ -118,6 +125,7 @@ def _leave_parts(trial: Trial) -> None:
 _FOREIGN = "environments/*/environment.json"
 FILE_FAULTS = (
     Fault(name="snapshot: file emptied", prepare=_on_file("snapshots/*/**/*.py", _empty)),
+    Fault(name="snapshot: bytecode cut", prepare=_cut_bytecode),
     Fault(name="snapshot: file deleted", prepare=_on_file("snapshots/*/**/*.py", _delete)),
     Fault(name="snapshot: removed in the middle", inject=_remove_folder("snapshots/[!.]*")),
     Fault(name="environment: record cut", prepare=_on_file(_FOREIGN, _cut)),

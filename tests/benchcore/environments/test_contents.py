@@ -48,3 +48,12 @@ def test_a_damaged_list_is_no_list(folder: Path) -> None:
     assert contents.is_listed(folder)
     (folder / "files.json").write_text('{"venv/')
     assert not contents.is_listed(folder)
+
+
+def test_bytecode_that_a_crash_cut_is_removed(folder: Path) -> None:
+    """Else it would end every contender, as Python checks its header only."""
+    path = folder / "venv/lib/__pycache__/module.pyc"
+    os.utime(path, ns=(0, 0))
+    assert contents.find_damage(folder) is None and path.exists(), "it is the same"
+    path.write_text("12")
+    assert contents.find_damage(folder) is None and not path.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,34 @@ def _imported(file: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             names.append(node.module or "")
     return names
+
+
+def _run_inside(snapshot: Path, code: str, *options: str) -> str:
+    """What the code prints on stderr, as a conductor runs it."""
+    environ = {"PYTHONPATH": str(snapshot), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-P", *options, "-c", code]
+    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stderr
+
+
+def test_only_whole_bytecode_stays_in_a_snapshot(tmp_path: Path) -> None:
+    """Python itself would run what a crash left, or end with it: it checks the header only."""
+    snapshot = take_snapshot(tmp_path)
+    store = "from benchcore.cell.bytecode import store_bytecode; store_bytecode('noop')"
+    _run_inside(snapshot, store)
+    stored = {path: path.read_bytes() for path in snapshot.rglob("*.pyc")}
+    compiled = {path.relative_to(snapshot).parts[1] for path in stored}
+    assert {"cell", "workloads"} < compiled and not list(snapshot.rglob("*.part"))
+    loaded = _run_inside(snapshot, "import benchcore.cell.start", "-v")
+    assert re.search(r"code object from '.*/cell/__pycache__/start\.[a-z0-9-]+\.pyc'", loaded)
+    take_snapshot(tmp_path)
+    assert stored == {path: path.read_bytes() for path in snapshot.rglob("*.pyc")}
+    cut, flipped, own, *others = sorted(stored)
+    cut.write_bytes(stored[cut][: len(stored[cut]) // 2])
+    damaged = bytearray(stored[flipped])
+    damaged[len(damaged) // 2] ^= 1
+    flipped.write_bytes(damaged)
+    own.write_bytes(stored[own][:-32])  # as Python writes it
+    take_snapshot(tmp_path)
+    assert {*snapshot.rglob("*.pyc")} == {*others}
+    _run_inside(snapshot, store)
+    assert {*snapshot.rglob("*.pyc")} == {*stored}

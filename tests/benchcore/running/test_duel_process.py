@@ -8,14 +8,15 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import make_contender, make_order
+from duel_orders import copy_inside_ring, make_contender, make_order
 from result_documents import SLURM
 
-from benchcore.planning.snapshot import take_snapshot
+from benchcore.planning.snapshot import hash_inside, take_snapshot
 from benchcore.protocol import SlurmJob
 from benchcore.running import heartbeat
 from benchcore.running.device_lock import hold_device
@@ -220,3 +221,49 @@ def test_duels_on_one_device_wait_for_each_other(state: State) -> None:
                 run_duel(order, state, snapshot, lambda event: None, ends_at=time.time())
             assert events == ["waiting"]
         assert done.result().exists()
+
+
+_HELPER = """
+import subprocess
+import sys
+
+from benchcore.program import Program
+
+
+def build(case, arrays, settings):
+    code = "import time; time.sleep(3600)  # a helper of a compiler"
+    subprocess.Popen([sys.executable, "-c", code])
+    return Program(step=lambda inputs: None)
+"""
+
+
+def test_no_frozen_helper_of_a_contender_outlives_a_killed_conductor(
+    state: State, tmp_path: Path
+) -> None:
+    """Linux ends only the children of a process with it."""
+    ring, killed = tmp_path / hash_inside(), list[int]()
+    copy_inside_ring(ring)
+    (ring / "benchcore/workloads/noop/in_stdlib.py").write_text(_HELPER)
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and not killed:
+            killed.append(_find_conductor())
+            assert len(_list_helpers()) == 2
+            os.kill(killed[0], signal.SIGKILL)
+
+    order = make_order(make_contender("a"), make_contender("b"), rounds=2000, passes=False)
+    with pytest.raises(ConductorFailedError):
+        run_duel(order, state, ring, kill)
+    deadline = time.monotonic() + 10
+    while _list_helpers():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _list_helpers() -> list[Path]:
+    found = list[Path]()
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"a helper of a compiler" in each.read_bytes():
+                found.append(each)
+    return found
