@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
+from benchcore.cell.held_folder import HeldFolder
 from benchcore.cell.runtime import Place, load_runtime
 from benchcore.program import ByName, Program, State, read_arrays
 from benchcore.workloads.contract import import_spec
@@ -31,7 +31,8 @@ class Group:
 
     def __init__(self, order: Mapping[str, Any], size: int) -> None:
         self.size = size
-        self.folder = Path(tempfile.mkdtemp(prefix="group-"))
+        self._held = HeldFolder("deadheat-group-", Path(tempfile.gettempdir()))
+        self.folder = self._held.path
         self._port = _reserve_port()
         self._num_files = 0
         self._members = [_start_member() for _ in range(1, size)]
@@ -92,7 +93,7 @@ class Group:
         """Let the others end, and remove what was shared with them."""
         for member in self._members:
             member.channel.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._held.remove()
 
     def _send_arrays(self, what: str, arrays: ByName) -> None:
         import numpy as np

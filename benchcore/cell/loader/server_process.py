@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from benchcore.cell.held_folder import HeldFolder, remove_left
 from benchcore.cell.loader.failure import LoaderFailedError
 from benchcore.protocol import DuelOrder, encode, write_json
 
@@ -16,6 +17,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 1 << 30
 """Required free space; containers often have only 64 MB."""
 _START_S = 60.0
+_PREFIX = "deadheat-loader-"
 
 
 class LoaderProcess:
@@ -25,7 +27,8 @@ class LoaderProcess:
         assert order.dataset is not None, "only an order with a dataset has a loader"
         order_path = scratch / "loader.json"
         write_json(order_path, encode(order))
-        self.folder = Path(tempfile.mkdtemp(prefix="deadheat-", dir=_pick_folder()))
+        self._held = HeldFolder(_PREFIX, _pick_folder())
+        self.folder = self._held.path
         self._log = scratch / "loader.log"
         command = [order.dataset.loader_python, "-P", "-s", "-m", "benchcore.cell.loader"]
         try:
@@ -38,7 +41,7 @@ class LoaderProcess:
                     start_new_session=True,
                 )
         except OSError as error:
-            shutil.rmtree(self.folder)
+            self._held.remove()
             raise LoaderFailedError(
                 f"{order.dataset.loader_python!r} does not start: {error}"
             ) from error
@@ -66,11 +69,12 @@ class LoaderProcess:
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._held.remove()
 
 
 def _pick_folder() -> Path:
     """Shared memory if the ring buffer fits, else the folder of temporary files."""
+    remove_left(_PREFIX, _SHARED_MEMORY)  # what killed processes left takes its room
     usable = os.access(_SHARED_MEMORY, os.W_OK)
     if usable and shutil.disk_usage(_SHARED_MEMORY).free >= _ROOM_BYTES:
         return _SHARED_MEMORY
