@@ -30,6 +30,7 @@ from dashboards.formatting import (
     side_label,
 )
 from dashboards.frames import to_rows
+from dashboards.site.names import order_words
 
 Row = dict[str, str]
 Found = pd.DataFrame | Sequence[Mapping[str, Any]]
@@ -255,10 +256,10 @@ def _agreement(agrees: object) -> str:
 
 
 def list_environments(contenders: Found) -> list[Row]:
-    """The environments of the campaign, once each."""
+    """The environments of the campaign, once each, with version 0.9 before 0.10."""
     columns = ["framework", "version", "python_version", "build", "environment_key"]
     found = {tuple(str(row[key]) for key in columns): row for row in to_rows(contenders)}
-    unique = [found[key] for key in sorted(found)]
+    unique = [found[key] for key in sorted(found, key=lambda key: order_words(*key))]
     return [
         {
             "framework": FRAMEWORKS.get(row["framework"], str(row["framework"])),

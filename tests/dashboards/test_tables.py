@@ -6,7 +6,7 @@ from typing import Any
 
 from sample_frames import sample_frames
 
-from dashboards.tables import describe_ratio_row
+from dashboards.tables import describe_ratio_row, list_environments
 
 
 def _pair(**changes: Any) -> dict[str, Any]:
@@ -24,3 +24,17 @@ def test_a_convolution_at_a_multiple_of_the_others_time_is_called_slow() -> None
     slow = {"verdict": "different", "log_ratio": 1.2, "low": 1.1, "high": 1.3}
     assert " slow" in describe_ratio_row(_pair(workload="convolution", **slow))["direction"]
     assert " slow" not in describe_ratio_row(_pair(workload="resnet50", **slow))["direction"]
+
+
+def test_environments_are_listed_in_the_order_of_their_versions() -> None:
+    rows = [
+        {
+            "framework": "jax",
+            "version": version,
+            "python_version": "3.13.0",
+            "build": "cpu",
+            "environment_key": key,
+        }
+        for version, key in (("0.10.0", "4d"), ("0.9.1", "62"), ("0.9.0.1", "86"), ("0.10.0", "4d"))
+    ]
+    assert [each["version"] for each in list_environments(rows)] == ["0.9.0.1", "0.9.1", "0.10.0"]
