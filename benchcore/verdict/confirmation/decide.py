@@ -18,7 +18,7 @@ from benchcore.verdict.confirmation.machine_check import (
     judge_machine_level,
 )
 from benchcore.verdict.history.conditions import describe_changes
-from benchcore.verdict.history.levels import HistoryLevels
+from benchcore.verdict.history.levels import CERTAIN, HistoryLevels
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
 from benchcore.verdict.samples import Judgement, Preference, swap_sides
 
@@ -167,6 +167,8 @@ def decide(
         machine_reason = _suspect_machine(starts, each, look, history.scale)
         if machine_reason:
             culprit, reason = "infrastructure", machine_reason
+        elif culprit in ("a", "b", "both"):
+            reason += _describe_rest(each, history)
         if verdict == "confirmed" and not final and (machine_reason or not _is_settled(each, look)):
             verdict = "more"
         doubtful = each.control.verdict == "different" and "control" not in sure
@@ -280,6 +282,24 @@ def _describe_steps(history: HistoryLevels) -> str:
     """`, in 2 steps: +4.9% on 2026-01-21 and +4.7% on 2026-01-25`; "" if it came in one."""
     named = [f"{math.expm1(size):+.1%} on {at:%Y-%m-%d}" for at, size in history.steps]
     return f", in {len(named)} steps: {' and '.join(named)}" if named else ""
+
+
+def _describe_rest(judged: Finding, history: HistoryLevels) -> str:
+    """What the ratio certainly moved in the nights beyond what these starts show, if it matters:
+    the machine may have changed in the same night. "" if there is nothing."""
+    change, spread = judged.change, history.spread
+    if change.log_ratio is None or change.low is None or change.high is None or spread is None:
+        return ""
+    moved = history.after - history.before
+    rest = moved - change.log_ratio
+    shares = history.share(history.num_before) + history.share(history.num_after)
+    error = CERTAIN * spread * math.sqrt(shares) + (change.high - change.low) / 2
+    if history.num_after < LASTING_NIGHTS or abs(rest) <= error + math.log1p(history.scale.bound):
+        return ""
+    return (
+        f"; in the nights the ratio moved by {math.expm1(moved):+.1%}, and these starts do not "
+        f"explain {math.expm1(rest):+.1%} of it"
+    )
 
 
 def _is_still(judged: Finding) -> bool:

@@ -80,6 +80,27 @@ def test_the_framework_that_moved_is_named_with_how_much(
     assert ("torch by" in found.reason) == ("b" in moved)
 
 
+@pytest.mark.parametrize(
+    ("nights", "spread", "named"),
+    [
+        (5, 0.003, "; in the nights the ratio moved by +11.6%, and these starts do not explain +"),
+        (2, 0.003, ""),  # too few for the machine
+        (5, 0.02, ""),  # the level of the nights is not certain
+        (5, None, ""),
+    ],
+)
+def test_what_the_nights_moved_beyond_a_framework_is_named(
+    nights: int, spread: float | None, named: str
+) -> None:
+    """A release of 6 % and a machine of 5 % in the same night."""
+    levels = replace(LEVELS, after=0.31, num_before=20, num_after=nights, spread=spread)
+    found = _decide(_starts(b=0.06), levels=levels)
+    assert (found.verdict, found.culprit) == ("confirmed", "b")
+    assert "; in the nights" not in found.reason if not named else named in found.reason
+    plain = _decide(_starts(b=0.06), levels=replace(levels, after=0.26))
+    assert "; in the nights" not in plain.reason
+
+
 def test_an_environment_that_is_the_same_can_have_moved_nothing() -> None:
     found = _decide(_starts(b=0.05, unchanged="a"))
     assert (found.verdict, found.culprit, found.a) == ("confirmed", "b", None)
