@@ -21,8 +21,9 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set up all networks on the device; a step computes their outputs, or losses and gradients."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     infer = case.use_case == "infer"
+    tracked = not infer and wanted.batching != "vmap"  # its gradients are functions of torch.func
     params = {
-        name: torch.tensor(array, device=wanted.device).requires_grad_(not infer)
+        name: torch.tensor(array, device=wanted.device).requires_grad_(tracked)
         for name, array in arrays.params.items()
     }
     forward = _FORWARD[wanted.batching](case)
@@ -155,5 +156,5 @@ def _read_outputs(case: Case) -> Callable[[torch.Tensor], ByName]:
 
 def _read_gradient(found: tuple[torch.Tensor, Params]) -> ByName:
     loss, gradients = found
-    parts = [gradients[name].detach().cpu().numpy().ravel() for name in sorted(gradients)]
-    return {"loss": loss.detach().cpu().numpy().copy(), "gradient": np.concatenate(parts)}
+    parts = [gradients[name].cpu().numpy().ravel() for name in sorted(gradients)]
+    return {"loss": loss.cpu().numpy().copy(), "gradient": np.concatenate(parts)}
