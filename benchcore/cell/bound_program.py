@@ -41,6 +41,7 @@ class BoundProgram:
         self.program = program
         self._start = arrays
         self._spec, self._case = spec, case
+        self.infers = getattr(case, "use_case", "") == "infer"
         self._is_alone = getattr(case, "devices", 1) == 1
         self.rotation: Rotation[Any] = Rotation(self._place(arrays))
         self.plain_step = self._step_on(self.rotation)

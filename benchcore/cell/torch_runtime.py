@@ -257,6 +257,7 @@ class TorchRuntime:
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """The step as it was written: a compiled function runs eagerly. It is never interrupted."""
         found = torch_watch.watch_step(self._torch, program.plain_step)
+        found["autograd_graph"] = torch_watch.describe_graph(self._torch, program)
         if self._mode != "none":
             step, num_shapes = program.plain_step, program.num_shapes
             whole = torch_compiler.describe_whole(self._torch, step, num_shapes)

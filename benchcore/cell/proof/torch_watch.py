@@ -7,12 +7,13 @@ import gc
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import (
+    NONE,
     is_named,
     join_calls,
     list_host_calls,
@@ -20,6 +21,9 @@ from benchcore.cell.proof.host_calls import (
 )
 from benchcore.cell.proof.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
+
+if TYPE_CHECKING:
+    from benchcore.cell.bound_program import BoundProgram
 
 _GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
 _MODES = ("autocast", "grad", "inference", "torch_function", "tracing", "version_calculator")
@@ -107,6 +111,18 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
     changed = changed - {AS_SET} or {AS_SET}
     within = " ".join(sorted(changed))
     return {"host_calls": join_calls(calls), "switches_within": within}
+
+
+def describe_graph(torch: Any, program: BoundProgram) -> str:
+    """The manifest's reading: whether what a step returns, or a gradient of it, holds a graph for a
+    backward pass that nobody runs. Inference must run in `inference_mode`, which saves neither a
+    graph nor version counters. Takes one step."""
+    left = _list_dense(torch, list(list_arrays(program.plain_step())))
+    gradients = [each.grad for each in left if each.is_leaf and each.grad is not None]
+    if any(each.grad_fn is not None for each in (*left, *gradients)):
+        return "keeps a graph"
+    tracked = program.infers and not all(each.is_inference() for each in left)
+    return "not in inference_mode" if tracked else NONE
 
 
 def list_work(torch: Any, step: Callable[[], object]) -> list[str]:

@@ -172,10 +172,12 @@ _OF_EVERY_SIDE = {
     "reads": "what was given",
     "compile_options": "as set",
     "bf16_exponentials": "none",
+    "autograd_graph": "none",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
 copies from or to the host. It returns all that it computes, so that the harness waits for it, and
-reads the parameters and inputs that it was given, not what was computed of them beforehand."""
+reads the parameters and inputs that it was given, not what was computed of them beforehand. No step
+of torch keeps a graph for a backward pass that nobody runs."""
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),

@@ -124,3 +124,47 @@ def test_a_profiler_of_jax_and_how_it_compiles_are_switches(
     printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE).splitlines()
     changed = "settings while compiling ['jax_disable_most_optimizations True']"
     assert printed == [AS_SET, changed, "False", "True", "False"]
+
+
+_GRAPHS = """
+from types import SimpleNamespace
+import torch
+from benchcore.cell.proof.torch_watch import describe_graph
+
+images, weight = torch.ones(2, 3), torch.nn.Parameter(torch.ones(3, 3))
+
+def train(**options):
+    weight.grad = None
+    loss = (images @ weight).square().mean()
+    loss.backward(**options)
+    return loss.detach(), weight
+
+def infer(mode):
+    def step():
+        with mode():
+            return {"logits": images @ weight}
+    return step
+
+def describe(step, infers=False):
+    return describe_graph(torch, SimpleNamespace(plain_step=step, infers=infers))
+
+for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+    print(describe(infer(mode), True))
+print(describe(infer(torch.no_grad)))
+print(describe(train))
+print(describe(lambda: train(create_graph=True)))
+"""
+
+
+@pytest.mark.provisions
+def test_a_graph_that_a_step_of_torch_keeps_is_named(
+    framework_python: Callable[[str], Path],
+) -> None:
+    assert _run_in_environment(framework_python("torch"), _GRAPHS).splitlines() == [
+        "none",
+        "not in inference_mode",
+        "keeps a graph",
+        "none",
+        "none",
+        "keeps a graph",
+    ]

@@ -59,6 +59,7 @@ def test_a_library_that_one_side_never_loaded_is_no_difference(seen: dict[str, s
         ("reads", "numbers that were not given: float32[8, 8]"),
         ("compile_options", "epilogue_fusion False"),
         ("bf16_exponentials", "exp, rsqrt"),
+        ("autograd_graph", "keeps a graph"),
     ],
 )
 def test_what_no_side_may_do_voids_the_pair_even_if_both_do_it(key: str, found: str) -> None:
