@@ -185,7 +185,7 @@ class BoundProgram:
             return {}
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
-        found = {DRAWN: str(seen.drawn)}
+        found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes)}
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:

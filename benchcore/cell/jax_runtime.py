@@ -263,7 +263,7 @@ class JaxRuntime:
 
     def inspect_step(self, step: Callable[[], object]) -> Readings:
         """Of its jaxpr."""
-        return jax_watch.inspect_step(self._jax, step)
+        return jax_watch.inspect_step(self._jax, step, self._is_eager)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From XLA's program of the step, the jaxpr of several steps, and the values of one."""

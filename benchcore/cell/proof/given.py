@@ -119,14 +119,15 @@ def _is_plain(array: np.ndarray) -> bool:
 class Readings:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
     what it returns that it did not compute, how many elements the largest array of each of its
-    operations has, and which exponentials, logarithms and roots it computes in bfloat16, each with
-    its number of elements."""
+    operations has, which exponentials, logarithms and roots it computes in bfloat16, each with its
+    number of elements, and how many compiled functions of JAX it calls."""
 
     arrays: list[np.ndarray]
     drawn: int
     uncomputed: list[np.ndarray] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     rounded: list[tuple[str, int]] = field(default_factory=list)
+    programs: int = 0
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""
@@ -136,6 +137,14 @@ class Readings:
             if 2 * moved >= sum(self.sizes):
                 return size
         return 0
+
+    def list_unfair(self, num_shapes: int) -> dict[str, str]:
+        """Readings of the manifest that only an unfair step has. One may call a compiled function
+        once for each of `num_shapes` of inputs."""
+        found = {}
+        if self.programs > num_shapes:
+            found["compiled_whole"] = f"{self.programs} programs"
+        return found
 
     def describe_rounded(self, updated: ByName) -> str:
         """The manifest's reading of `rounded`, apart from roots as large as an array that is

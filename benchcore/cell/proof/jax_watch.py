@@ -68,9 +68,9 @@ def _describe_owed(jax: Any, earlier: list[Any], outputs: object) -> str:
     return f"all but {len(lacking)} arrays" if lacking else "all"
 
 
-def inspect_step(jax: Any, step: Callable[[], object]) -> Readings:
-    """What a step takes; it reads what it closes over. Afterwards the program may hold tracers
-    until it is reset."""
+def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Readings:
+    """What a step takes; it reads what it closes over. Of one that `is_eager` no calls
+    are counted. Afterwards the program may hold tracers until it is reset."""
     traced = jax.make_jaxpr(lambda: list(list_arrays(step())))()
     found = {id(each): each for each in _list_constants(traced)}
     extended = jax.dtypes.extended  # keys of random numbers
@@ -81,7 +81,14 @@ def inspect_step(jax: Any, step: Callable[[], object]) -> Readings:
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
         sizes=list(_list_sizes(traced)),
         rounded=_list_rounded(traced),
+        programs=0 if is_eager else _count_programs(traced),
     )
+
+
+def _count_programs(traced: Any) -> int:
+    """Compiled functions that a step calls for more than a number."""
+    calls = [each for each in traced.jaxpr.eqns if each.primitive.name in JITS]
+    return sum(any(out.aval.size > 1 for out in each.outvars) for each in calls)
 
 
 def _list_rounded(traced: Any) -> list[tuple[str, int]]:

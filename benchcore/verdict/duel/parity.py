@@ -193,13 +193,15 @@ def _list_required(side: ParitySide) -> dict[str, str]:
     on_gpu = side.manifest.get("device") == "gpu"
     if side.framework == "jax":
         update = {"yes": "in place", "no": "copied"}[side.settings.get("donate", "yes")]
+        compiles = side.settings.get("compile") != "none"
         graphs = side.settings.get("command_buffers", "on")
         autotune = "off" if side.settings.get("workaround") == "autotune-0" else "on"
         return {
-            "compiled": "no" if side.settings.get("compile") == "none" else "yes",
+            "compiled": "yes" if compiles else "no",
             "graphs": graphs if on_gpu else "off",
             "state_update": update,
             "autotune": autotune if on_gpu else "none",
+            **({"compiled_whole": "yes"} if compiles and _is_plain(side) else {}),
         }
     mode = side.settings.get("compile", "none")
     compiles_update = side.settings.get("optimizer") == "compiled"

@@ -91,6 +91,8 @@ if sys.argv[1] == "jax":
     own = {"softmax": jax.nn.softmax, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
     own["wide"] = lambda x: jax.nn.softmax(x.astype("float32"))
     functions = {**own, "d gelu": jax.grad(lambda x: own["gelu"](x).sum())}
+    twice = lambda: plain(plain(images))
+    found["programs"] = [inspect_step(jax, twice, each).programs for each in (False, True)]
     found["rounded"] = {
         name: inspect_step(jax, lambda: jax.jit(each)(narrow)).rounded
         for name, each in functions.items()
@@ -138,6 +140,11 @@ def test_an_optimisers_roots_may_be_in_bfloat16_and_no_others() -> None:
     assert (describe(0, 1), describe(0, 2), describe(1, 2)) == ("sqrt", "exp", "exp, sqrt")
 
 
+def test_a_step_may_call_one_compiled_function_for_each_shape() -> None:
+    seen = Readings(arrays=[], drawn=0, programs=3)
+    assert (seen.list_unfair(3), seen.list_unfair(2)) == ({}, {"compiled_whole": "3 programs"})
+
+
 @pytest.mark.provisions
 def test_what_a_step_reads_owes_and_draws_is_found(
     framework_python: Callable[[str], Path],
@@ -156,6 +163,7 @@ def test_what_a_step_reads_owes_and_draws_is_found(
         found[framework] = json.loads(done.stdout.splitlines()[-1])
     assert sorted(found["jax"]["closed over"]) == [[9, 9], [9, 9]]
     assert found["jax"]["owed"] == ["all", "all but 1 arrays"]
+    assert found["jax"]["programs"] == [2, 0]
     assert found["torch"]["before"] == ["usual", "as set"]
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
     assert found["jax"]["uncomputed"] == [1, 1, 0]

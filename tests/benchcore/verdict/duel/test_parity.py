@@ -78,6 +78,11 @@ def test_a_side_that_is_compiled_in_parts_is_void_unless_its_arm_chose_pieces() 
         _torch({"chunk": "2"}, compiled_whole=parts),
     ):
         assert compare_sides(_jax(), fair, "tuned").violations == ()
+    for jax, fair in (
+        (_jax(compiled_whole="3 programs"), False),
+        (_jax({"chunk": "2"}, compiled_whole="3 programs"), True),
+    ):
+        assert (compare_sides(jax, _torch(), "tuned").violations == ()) == fair
 
 
 @pytest.mark.parametrize(
