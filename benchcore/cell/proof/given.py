@@ -120,7 +120,8 @@ class Readings:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
     what it returns that it did not compute, how many elements the largest array of each of its
     operations has, which exponentials, logarithms and roots it computes in bfloat16, each with its
-    number of elements, and how many compiled functions of JAX it calls."""
+    number of elements, how many compiled functions of JAX it calls, and whether anything but an
+    optimiser of torch updates its parameters."""
 
     arrays: list[np.ndarray]
     drawn: int
@@ -128,6 +129,7 @@ class Readings:
     sizes: list[int] = field(default_factory=list)
     rounded: list[tuple[str, int]] = field(default_factory=list)
     programs: int = 0
+    own_updates: bool = False
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""
@@ -144,6 +146,8 @@ class Readings:
         found = {}
         if self.programs > num_shapes:
             found["compiled_whole"] = f"{self.programs} programs"
+        if self.own_updates:
+            found["optimizer"] = "updates of its own"
         return found
 
     def describe_rounded(self, updated: ByName) -> str:

@@ -90,7 +90,7 @@ def describe_whole(torch: Any, step: Callable[[], object], num_shapes: int) -> s
         out = func(*args, **kwargs)
         name, frame = func._schema.name.partition("::")[2], _leave_dispatcher(sys._getframe(2))
         is_stored = name in _STORING and find_module(frame) == _ENGINE
-        if not is_stored and _computes(torch, func, (args, kwargs), out) and _is_outside(frame):
+        if not is_stored and _computes(torch, func, (args, kwargs), out) and is_outside(frame):
             outside.add(name)
         return out
 
@@ -125,7 +125,7 @@ def _counting_graphs() -> Iterator[Counter[str]]:
     call = graph_class.__call__
 
     def count(self: Any, inputs: Sequence[Any]) -> Any:
-        if _is_outside(sys._getframe(1), of_graphs=()):
+        if is_outside(sys._getframe(1), of_graphs=()):
             found["backward" if self.fx_kwargs.get("is_backward") else "forward"] += 1
             found["symbolic"] += any(isinstance(each, int) for each in inputs)
         return call(self, inputs)
@@ -137,9 +137,9 @@ def _counting_graphs() -> Iterator[Counter[str]]:
         graph_class.__call__ = call
 
 
-def _is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS) -> bool:
+def is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS) -> bool:
     """Whether the innermost code that is no part of torch was reached neither from an optimiser nor
-    from a compiled graph."""
+    from modules that run compiled graphs (`of_graphs`)."""
     while frame is not None:
         name = find_module(frame)
         if name.startswith((_OPTIMIZERS, *of_graphs)):

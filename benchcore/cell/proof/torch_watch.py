@@ -21,6 +21,7 @@ from benchcore.cell.proof.host_calls import (
 )
 from benchcore.cell.proof.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
+from benchcore.cell.proof.torch_compiler import is_outside
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -149,6 +150,7 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     computed: set[int] = set()
     found: dict[int, Any] = {}
     sizes: list[int] = []
+    changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
     drawn = 0
 
@@ -163,7 +165,10 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         written = _identify(torch, out)
         made.update(written - found.keys())
         new = written - _identify(torch, (args, kwargs))  # the others are views
-        new |= _identify(torch, _list_changed(func, args, kwargs))
+        written_to = _identify(torch, _list_changed(func, args, kwargs))
+        new |= written_to
+        if written_to and is_outside(sys._getframe(2), of_graphs=()):
+            changed.update(written_to)
         computed.update(new)
         if new:
             sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
@@ -174,17 +179,17 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
 
     with run_as_written(torch), watch_operators(torch, run):
         outputs = step()
-    left = [
-        each
-        for each in _list_dense(torch, list(list_arrays(outputs)))
-        if each.untyped_storage()._cdata not in computed
-    ]
+    left = _list_dense(torch, list(list_arrays(outputs)))
+    trained = [each for each in left if each.is_leaf and each.requires_grad]
     return Readings(
         arrays=list(found.values()),
         drawn=drawn,
-        uncomputed=[copy_to_host(each) for each in left],
+        uncomputed=[
+            copy_to_host(each) for each in left if each.untyped_storage()._cdata not in computed
+        ],
         sizes=sizes,
         rounded=rounded,
+        own_updates=bool(changed & _identify(torch, trained)),
     )
 
 

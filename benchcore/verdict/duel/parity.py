@@ -182,7 +182,7 @@ _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),
     "compiled_whole": ("not read",),
-    "optimizer": ("none", "not read"),
+    "optimizer": ("not read",),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -207,12 +207,13 @@ def _list_required(side: ParitySide) -> dict[str, str]:
     compiles_update = side.settings.get("optimizer") == "compiled"
     layouts = {"contiguous": "NCHW", "channels_last": "NHWC"}
     update = side.settings.get("optimizer", "usual")
+    trains = _read("state_update", side) != "no state"
     return {
-        "optimizer": "usual" if compiles_update else update,
         "compiled": "yes" if mode != "none" or compiles_update else "no",
         "graphs": "on" if on_gpu and mode in _GRAPHS else "off",
         "state_update": "in place",
         "autotune": side.settings.get("cudnn_benchmark", "off") if on_gpu else "none",
         "layout": layouts[side.settings.get("layout", "contiguous")],
+        **({"optimizer": "usual" if compiles_update else update} if trains else {}),
         **({"compiled_whole": "yes"} if _is_plain(side) else {}),
     }

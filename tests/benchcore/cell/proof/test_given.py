@@ -117,6 +117,18 @@ else:
     update = lambda: torch._foreach_add_([weight], 1.0) or weight
     steps = [lambda: weight, lambda: weight.view(81), lambda: weight.clone(), update]
     found["uncomputed"] = [len(inspect_step(torch, step).uncomputed) for step in steps]
+    def train(update):
+        trained.grad = None
+        trained.sum().backward()
+        update()
+        return trained
+    def update_by_hand():
+        with torch.no_grad():
+            torch._foreach_add_([trained.detach()], [trained.grad])
+    trained = torch.nn.Parameter(torch.ones(9, 9))
+    ways = [torch.optim.SGD([trained], lr=0.1, fused=each).step for each in (False, True)]
+    ways += [torch.optim.AdamW([trained]).step, update_by_hand]
+    found["own updates"] = [inspect_step(torch, lambda: train(each)).own_updates for each in ways]
     narrow = torch.ones(4, 8, dtype=torch.bfloat16)
     functions = {"softmax": lambda: narrow.exp() / narrow.exp_().sum(), "wide": hidden.exp,
                  "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
@@ -145,6 +157,11 @@ def test_a_step_may_call_one_compiled_function_for_each_shape() -> None:
     assert (seen.list_unfair(3), seen.list_unfair(2)) == ({}, {"compiled_whole": "3 programs"})
 
 
+def test_updates_without_an_optimiser_are_named() -> None:
+    seen = Readings(arrays=[], drawn=0, own_updates=True)
+    assert seen.list_unfair(1) == {"optimizer": "updates of its own"}
+
+
 @pytest.mark.provisions
 def test_what_a_step_reads_owes_and_draws_is_found(
     framework_python: Callable[[str], Path],
@@ -167,6 +184,7 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["torch"]["before"] == ["usual", "as set"]
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
     assert found["jax"]["uncomputed"] == [1, 1, 0]
+    assert found["torch"]["own updates"] == [False, False, False, True]
     assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
     assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"
     assert sorted(found["torch"]["closed over"]) == [[45], [81]]

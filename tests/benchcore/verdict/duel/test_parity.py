@@ -92,7 +92,8 @@ def test_a_side_that_is_compiled_in_parts_is_void_unless_its_arm_chose_pieces() 
         ("usual", "fused", False),
         ("fused", "usual", False),
         ("compiled", "usual", True),
-        ("fused", "none", True),
+        ("usual", "none", False),
+        ("usual", "updates of its own", False),
     ],
 )
 def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bool) -> None:
@@ -100,6 +101,11 @@ def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bo
     violations = compare_sides(_jax(), torch, "tuned").violations
     wanted = f"optimizer of torch reads '{found}', where '{chosen}' is required"
     assert violations == (() if fair else (wanted,))
+
+
+def test_a_side_that_updates_nothing_needs_no_optimiser() -> None:
+    sides = (_jax(state_update="no state"), _torch(state_update="no state", optimizer="none"))
+    assert compare_sides(*sides, "tuned").violations == ()
 
 
 def test_operations_on_smaller_arrays_void_the_pair_where_there_are_no_products() -> None:
