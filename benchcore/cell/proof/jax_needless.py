@@ -38,6 +38,7 @@ _SAME = ("reshape", "squeeze", "expand_dims", "copy", "sharding_constraint", "st
 """What leaves the numbers of an array in their order."""
 _FREE = (*_SAME, "broadcast_in_dim", "iota", "transpose", "slice", "rev")
 """What XLA makes part of other operations."""
+_CASTING = ("bitcast_convert_type", "convert_element_type")
 _FENCES = ("optimization_barrier", "callback", "infeed", "outfeed", "hi_primitive", "ffi_call")
 _CHECKPOINTS = ("checkpoint", "remat")
 _WITH_INNER = ("cond", "pallas", "reduce", "scan", "scatter", "select_and", "sort", "while")
@@ -63,6 +64,8 @@ class _Value:
     key: Hashable
     constant: float | None = None
     """The number that all its elements are, where the program shows that."""
+    is_of_floats: bool = False
+    """Whether integers were made of floats, so that work on them is no arithmetic of indices."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,10 @@ class _Tracing:
         found = equation.primitive.bind(*before, *(each.array for each in values), **given)
         arrays = found if equation.primitive.multiple_results else [found]
         constant, left = _fold(name, values), _find_unchanged(name, params, values)
-        outputs = [self._name(name, params, values, each) for each in arrays]
-        elements = self._count_moved(name, [each.array for each in values], arrays)
+        of_floats = self._is_of_floats(name, values)
+        named = [self._name(name, params, values, each) for each in arrays]
+        outputs = [replace(each, is_of_floats=of_floats) for each in named]
+        elements = self._count_moved(name, [each.array for each in values], outputs)
         moves = elements > 0
         if constant is not None or left is not None:  # XLA leaves it out
             outputs, elements = [replace(outputs[0], constant=constant)], 0
@@ -225,13 +230,23 @@ class _Tracing:
         self._rows.append(array)
         return _Value(array, (_Row(len(self._rows) - 1), str(array.dtype), int(array.size)))
 
-    def _count_moved(self, name: str, reads: Sequence[Any], results: Sequence[Any]) -> int:
+    def _is_of_floats(self, name: str, values: Sequence[_Value]) -> bool:
+        numpy = self._jax.numpy
+        casts = name in _CASTING and numpy.issubdtype(values[0].array.dtype, numpy.inexact)
+        return casts or any(each.is_of_floats for each in values)
+
+    def _count_moved(self, name: str, reads: Sequence[Any], results: Sequence[_Value]) -> int:
         """Elements of the largest array. Of indices none: JAX itself computes with them, as with
         those that may be negative."""
-        largest = max((each.size for each in (*reads, *results)), default=0)
+        arrays = [each.array for each in results]
+        largest = max((each.size for each in (*reads, *arrays)), default=0)
         numpy = self._jax.numpy
-        computes = any(numpy.issubdtype(each.dtype, numpy.inexact) for each in results)
-        sums_nothing = name.startswith("reduce_") and largest == results[0].size
+        computes = any(
+            numpy.issubdtype(each.array.dtype, numpy.inexact)
+            or (each.is_of_floats and numpy.issubdtype(each.array.dtype, numpy.integer))
+            for each in results
+        )
+        sums_nothing = name.startswith("reduce_") and largest == arrays[0].size
         return int(largest) if computes and name not in _FREE and not sums_nothing else 0
 
     def _make_key(self) -> str:

@@ -116,6 +116,9 @@ steps = {
     "merged by XLA": lambda: jax.jit(lambda x: jnp.sin(x) + jnp.sin(x))(x),
     "dropped by XLA": lambda: jax.jit(lambda x: (x * 2, jnp.sin(x))[0])(x),
     "no choice": lambda: jax.jit(lambda x, w: jnp.where(x == x, x, 0.0) @ w)(x, w),
+    "integers of floats": lambda: jax.jit(lambda x, w: forward(jnp.where(
+        jax.lax.bitcast_convert_type(x, jnp.uint32) * 3 == 5, 0.0, x), w))(x, w),
+    "indices": lambda: jax.jit(lambda x: jnp.sin(x[jnp.arange(-4, 4) * 3 // 2]))(x),
     "times zero": lambda: jax.jit(lambda x, w: forward(x, w) + 0 * jnp.sin(x))(x, w),
     "there and back": lambda: jax.jit(lambda x, w: forward(-(-x), w))(x, w),
     "unused program": lambda: (plain(x, w), plain(-x, w))[0],
@@ -243,6 +246,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     fair = (
         *("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop"),
         *("checkpoint for XLA", "computed again", "identities", "eager", "uniform", "folded"),
+        "indices",
     )
     assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
     names = {name: each["names"] for name, each in found.items() if name not in fair}
@@ -252,6 +256,7 @@ def test_needless_work_of_jaxs_steps_is_found(
         "not folded": ["add", "cos", "div", "mul"],
         "times zero": ["add", "mul", "sin"],
         "there and back": ["neg"],
+        "integers of floats": ["bitcast_convert_type", "mul"],
         "hidden": ["neg"],
         "linear": ["linear_call"],
         "unused program": ["add", "dot_general", "neg"],
