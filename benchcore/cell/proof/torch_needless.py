@@ -26,9 +26,9 @@ _CHUNK = 1 << 22
 
 
 def record(torch: Any, step: Callable[[], object]) -> Recorded:
-    """The operations of one step. Those of one call from Python belong together, and those that
-    the autograd engine chooses are all taken for one; those of hooks and checkpoints are not.
-    Raises TooLargeError."""
+    """The operations of one step. Those of one call from Python belong together, and those of one
+    backward pass that the autograd engine chooses; those of hooks and checkpoints do not. Raises
+    TooLargeError."""
     recording = _Recording(torch)
     calls: list[object] = []
 
@@ -43,9 +43,10 @@ def record(torch: Any, step: Callable[[], object]) -> Recorded:
                 calls.pop()
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch._C._current_graph_task_id() != -1:
+        task = torch._C._current_graph_task_id()
+        if task != -1:
             caller = sys._getframe(2)  # of torch's dispatcher
-            call = _ENGINE if _is_of_engine(caller) else object()
+            call = (_ENGINE, task) if _is_of_engine(caller) else object()
         else:
             call = calls[0] if calls else object()
         return recording.run(func, args, kwargs, call)

@@ -188,6 +188,10 @@ def train_again():
     loss = checkpoint(torch.relu, x @ w + 1.0, use_reentrant=True).square().mean()
     loss.backward()
     return loss.detach(), w.grad
+def differentiate_again():
+    loss = forward(x).square().mean()
+    first = torch.autograd.grad(loss, w, retain_graph=True)
+    return first, torch.autograd.grad(loss, w)
 @torch.library.custom_op("test::hidden", mutates_args=())
 def hidden(x: torch.Tensor) -> torch.Tensor:
     return x.sin() * 0 + x
@@ -214,6 +218,7 @@ steps = {
     "mirrored weights": write_beside,
     "copied gradient": lambda: (train(), w.grad.clone())[0],
     "computed again": train_again,
+    "differentiated again": differentiate_again,
     "hidden": infer(lambda: hidden(forward(x))),
 }
 found = {name: describe_needless(lambda: record(torch, step)) for name, step in steps.items()}
@@ -301,6 +306,7 @@ def test_needless_work_of_torchs_steps_is_found(
         "mirrored weights": ["copy_"],
         "copied gradient": ["clone"],
         "computed again": ["relu"],
+        "differentiated again": ["div", "mean", "mm", "mul", "ones_like", "pow"],
         "hidden": ["hidden"],
     }
     assert {name: each["unusual"] for name, each in found.items() if each["unusual"]} == {
