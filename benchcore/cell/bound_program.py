@@ -186,6 +186,7 @@ class BoundProgram:
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
         found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes)}
+        found |= seen.list_chosen(self._spec.settings.get("torch", ()), self._case.use_case)
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:

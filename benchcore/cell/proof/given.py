@@ -24,6 +24,8 @@ EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
 """Precisions that hold numbers as they were given. Others have few different ones."""
 ROUNDED = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log_softmax", "pow", "rsqrt", "sqrt")
 """What norms, softmaxes and losses compute in float32 at least, without torch's prefixes."""
+VMAP, NO_VMAP = "vmap", "no vmap"
+"""Readings of `batching` and `per_sample`."""
 _FEW = 64
 """Numbers of an array that a step may have made beforehand, such as a count or a key."""
 _PLAIN = 4
@@ -120,8 +122,9 @@ class Readings:
     """What a step reads of what was there before it, in numpy, how many random numbers it draws,
     what it returns that it did not compute, how many elements the largest array of each of its
     operations has, which exponentials, logarithms and roots it computes in bfloat16, each with its
-    number of elements, how many compiled functions of JAX it calls, and whether anything but an
-    optimiser of torch updates its parameters."""
+    number of elements, how many compiled functions of JAX it calls, whether anything but an
+    optimiser of torch updates its parameters, and whether torch's `vmap` runs in it (None: not
+    torch)."""
 
     arrays: list[np.ndarray]
     drawn: int
@@ -130,6 +133,7 @@ class Readings:
     rounded: list[tuple[str, int]] = field(default_factory=list)
     programs: int = 0
     own_updates: bool = False
+    uses_vmap: bool | None = None
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""
@@ -149,6 +153,17 @@ class Readings:
         if self.own_updates:
             found["optimizer"] = "updates of its own"
         return found
+
+    def list_chosen(self, settings: Iterable[str], use_case: str) -> dict[str, str]:
+        """Readings of the `settings` by which an arm of torch chooses whether to use `vmap`."""
+        if self.uses_vmap is None:
+            return {}
+        used = VMAP if self.uses_vmap else NO_VMAP
+        return {
+            each: used
+            for each in settings
+            if each == "batching" or (each == "per_sample" and use_case == "per_sample_grad")
+        }
 
     def describe_rounded(self, updated: ByName) -> str:
         """The manifest's reading of `rounded`, apart from roots as large as an array that is

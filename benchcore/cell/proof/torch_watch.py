@@ -6,7 +6,7 @@ import functools
 import gc
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
@@ -21,7 +21,7 @@ from benchcore.cell.proof.host_calls import (
 )
 from benchcore.cell.proof.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
-from benchcore.cell.proof.torch_compiler import is_outside
+from benchcore.cell.proof.torch_compiler import find_module, is_outside
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -152,10 +152,11 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     sizes: list[int] = []
     changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
-    drawn = 0
+    drawn, uses_vmap = 0, False
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal drawn
+        nonlocal drawn, uses_vmap
+        uses_vmap = uses_vmap or _is_of_vmap(sys._getframe(2))
         for each in _list_dense(torch, (args, kwargs)):
             storage = each.untyped_storage()
             if storage._cdata not in made and storage._cdata not in found:
@@ -190,7 +191,15 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         sizes=sizes,
         rounded=rounded,
         own_updates=bool(changed & _identify(torch, trained)),
+        uses_vmap=uses_vmap,
     )
+
+
+def _is_of_vmap(frame: FrameType | None) -> bool:
+    """Whether `torch.func.vmap` is among what called it."""
+    while frame is not None and find_module(frame) != "torch._functorch.vmap":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _list_rounded(

@@ -183,6 +183,7 @@ _BESIDE_THE_POINT = {
     "layout": ("none",),
     "compiled_whole": ("not read",),
     "optimizer": ("not read",),
+    **dict.fromkeys(("batching", "per_sample"), ("not read",)),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -216,4 +217,15 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         "layout": layouts[side.settings.get("layout", "contiguous")],
         **({"optimizer": "usual" if compiles_update else update} if trains else {}),
         **({"compiled_whole": "yes"} if _is_plain(side) else {}),
+        **_require_vmap(side),
+    }
+
+
+def _require_vmap(side: ParitySide) -> dict[str, str]:
+    """Where an arm chose it, or chose another way. Opacus may use it, too."""
+    chosen = {key: side.settings.get(key, "vmap") for key in ("batching", "per_sample")}
+    return {
+        key: "vmap" if value == "vmap" else "no vmap"
+        for key, value in chosen.items()
+        if value != "opacus"
     }

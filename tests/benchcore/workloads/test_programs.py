@@ -519,7 +519,11 @@ def test_the_checks_of_a_duel_find_nothing_in_a_fair_step(job: Job, outcomes: Ou
     drawn = outcomes[other.key].facts["watched"].get("random_numbers")
     assert found.pop("random_numbers", None) == drawn
     found.pop("operation_size", None)  # one side's is compared with the other's
-    if job.option and job.option[0] in PLAIN:  # its arm chose pieces
+    chosen = dict([job.option] if job.option else [])
+    for setting in ("batching", "per_sample"):
+        uses = "vmap" if chosen.get(setting, "vmap") == "vmap" else "no vmap"
+        assert found.pop(setting, uses) == uses
+    if chosen.keys() & PLAIN.keys():  # its arm chose pieces
         found.pop("compiled_whole", None)
     draws = drawn not in (None, "0")
     assert draws == DRAWS.get((job.workload, job.case), draws)

@@ -129,6 +129,8 @@ else:
     ways = [torch.optim.SGD([trained], lr=0.1, fused=each).step for each in (False, True)]
     ways += [torch.optim.AdamW([trained]).step, update_by_hand]
     found["own updates"] = [inspect_step(torch, lambda: train(each)).own_updates for each in ways]
+    ways = [torch.sin, torch.func.vmap(torch.sin)]
+    found["vmap"] = [inspect_step(torch, lambda: each(hidden)).uses_vmap for each in ways]
     narrow = torch.ones(4, 8, dtype=torch.bfloat16)
     functions = {"softmax": lambda: narrow.exp() / narrow.exp_().sum(), "wide": hidden.exp,
                  "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
@@ -162,6 +164,17 @@ def test_updates_without_an_optimiser_are_named() -> None:
     assert seen.list_unfair(1) == {"optimizer": "updates of its own"}
 
 
+def test_settings_of_vmap_are_read_where_a_workload_has_them() -> None:
+    def read(*settings: str, use_case: str = "infer", uses_vmap: bool | None = True) -> object:
+        seen = Readings(arrays=[], drawn=0, uses_vmap=uses_vmap)
+        return seen.list_chosen(settings, use_case)
+
+    assert read("batching", "chunk") == {"batching": "vmap"}
+    assert read("per_sample") == read("batching", uses_vmap=None) == {}
+    found = read("per_sample", use_case="per_sample_grad", uses_vmap=False)
+    assert found == {"per_sample": "no vmap"}
+
+
 @pytest.mark.provisions
 def test_what_a_step_reads_owes_and_draws_is_found(
     framework_python: Callable[[str], Path],
@@ -184,6 +197,7 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["torch"]["before"] == ["usual", "as set"]
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
     assert found["jax"]["uncomputed"] == [1, 1, 0]
+    assert found["torch"]["vmap"] == [False, True]
     assert found["torch"]["own updates"] == [False, False, False, True]
     assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
     assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"

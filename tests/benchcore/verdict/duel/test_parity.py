@@ -108,6 +108,24 @@ def test_a_side_that_updates_nothing_needs_no_optimiser() -> None:
     assert compare_sides(*sides, "tuned").violations == ()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, {"batching": "vmap"}, True),
+        ({}, {"batching": "no vmap"}, False),
+        ({"batching": "batched"}, {"batching": "no vmap"}, True),
+        ({"batching": "loop"}, {"batching": "vmap"}, False),
+        ({"per_sample": "loop"}, {"per_sample": "vmap"}, False),
+        ({"per_sample": "opacus"}, {"per_sample": "vmap"}, True),
+    ],
+)
+def test_a_side_uses_vmap_as_its_arm_chose(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    parity = compare_sides(_jax(chosen), _torch(chosen, **found), "tuned")
+    assert (parity.violations == ()) == fair
+
+
 def test_operations_on_smaller_arrays_void_the_pair_where_there_are_no_products() -> None:
     def judge(of_jax: str, of_torch: str) -> bool:
         sides = _jax(operation_size=of_jax), _torch(operation_size=of_torch)
