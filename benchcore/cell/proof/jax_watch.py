@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.jax_products import JITS, list_inner
-from benchcore.cell.explain.jax_profile import Waits, size_first_copy
+from benchcore.cell.explain.jax_profile import Waits, count_calls, size_first_copy
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
@@ -22,6 +22,8 @@ _NUMBER_BYTES = 8
 def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
     """Watched `to_end`, the last step is interrupted where it copies an array from the host."""
     calls = list_host_calls(program.plain_step)
+    if count_calls(program.plain_step)["module_calls"]:
+        calls.append("a module of flax")
     waits = Waits(jax)
     earlier = jax.live_arrays()
     with waits.counted(), waits.window():

@@ -168,3 +168,25 @@ def test_a_graph_that_a_step_of_torch_keeps_is_named(
         "none",
         "keeps a graph",
     ]
+
+
+_FLAX = """
+from types import SimpleNamespace
+import jax
+from flax import nnx
+from benchcore.cell.proof.jax_watch import watch_step
+
+layer, images = nnx.Linear(3, 3, rngs=nnx.Rngs(0)), jax.numpy.ones((2, 3))
+double, enter = jax.jit(lambda x: x + x), nnx.jit(lambda layer, images: layer(images))
+for step in (lambda: double(images), lambda: enter(layer, images)):
+    program = SimpleNamespace(plain_step=step)
+    print("flax" in watch_step(jax, program, to_end=False)["host_calls"])
+"""
+
+
+@pytest.mark.provisions
+def test_a_step_of_jax_that_enters_a_module_is_named(
+    framework_python: Callable[[str], Path],
+) -> None:
+    printed = _run_in_environment(framework_python("jax"), _FLAX).splitlines()
+    assert printed == ["False", "True"]
