@@ -13,6 +13,7 @@ from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
 from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.placing import describe_placing
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll
@@ -190,7 +191,8 @@ class BoundProgram:
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
         if self._case.precision in EXACT:
-            found["reads"] = describe_read(seen.arrays, given)
+            moved = describe_placing(self.program.place, arrays.inputs)
+            found["reads"] = moved or describe_read(seen.arrays, given)
         case = self._case
         if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
             updated = arrays.params if self._at_start else {}
