@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.backfill import (
     CHANGE_COLUMNS,
     describe_changes,
@@ -59,7 +60,13 @@ def backfill(
         plan_backfill(framework, past, context, name, opened)
         for each in list_versions(past):
             measurer.report(f"{framework} {each['version']}: {each['why not'] or 'is measured'}")
-    outcome = measure_plan(load_campaign(opened, name), opened)
+    lost = None
+    try:
+        outcome = measure_plan(load_campaign(opened, name), opened)
+    except CampaignIncompleteError as error:  # the rest is judged
+        if error.outcome is None:
+            raise
+        outcome, lost = error.outcome, error
     if outcome["void"]:
         print_line(outcome["void"])
         raise typer.Exit(1)
@@ -67,8 +74,11 @@ def backfill(
     changes = list_changes(found)
     if as_json:
         print_json({"changes": changes, "sentences": describe_changes(found)})
-        return
-    print_rows(changes, CHANGE_COLUMNS, title=f"Changes by versions of {framework}, newest first")
-    for line in describe_changes(found):
-        print_line(line)
-    print_line(f"Dashboard: {outcome['dashboard']}")
+    else:
+        title = f"Changes by versions of {framework}, newest first"
+        print_rows(changes, CHANGE_COLUMNS, title=title)
+        for line in describe_changes(found):
+            print_line(line)
+        print_line(f"Dashboard: {outcome['dashboard']}")
+    if lost is not None:
+        raise lost

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_here
 
 from benchcore.errors import CampaignIncompleteError
 
@@ -50,3 +51,22 @@ def test_nothing_is_judged_where_no_duel_left_a_result(
 ) -> None:
     text, times = _run(monkeypatch, tmp_path, None)
     assert times == 0 and "Slurm job 7 lost its node" in text
+
+
+def test_the_command_judges_the_rest_and_then_names_the_lost_duel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = importlib.import_module("flows.cli.backfill")
+    outcome = {"void": "", "failures": [], "dashboard": "site/index.html"}
+
+    def lose(*_: object) -> None:
+        raise CampaignIncompleteError("Slurm job 7 lost its node", outcome)
+
+    monkeypatch.setattr(command, "is_planned", lambda *_: True)
+    monkeypatch.setattr(command, "load_campaign", lambda *_: None)
+    monkeypatch.setattr(command, "measure_plan", lose)
+    monkeypatch.setattr(command, "judge_backfill", lambda *_: [])
+    ended = run_here("backfill", "jax", "--state", str(tmp_path))
+    assert ended.returncode == 1
+    assert "Changes by versions of jax" in ended.stdout
+    assert "Slurm job 7 lost its node" in ended.stderr
