@@ -107,12 +107,12 @@ def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
     Raises UserError for an unknown site or pool, for a plan without duels, and where the weights of
     a duel are missing.
     """
+    check_site(plan.site, pool)
     if not plan.duels:
         raise UserError(
             f"wanted a plan with duels, got {plan.campaign!r} without one; write one with "
             "`deadheat plan --json`"
         )
-    check_site(plan.site, pool)
     plan = dataclasses.replace(plan, pool=pool or plan.pool)
     for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:
         checkpoints.find_weights(state, str(checkpoint))
