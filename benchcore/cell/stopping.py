@@ -62,7 +62,24 @@ def half_width(samples: Sequence[float]) -> float:
     """Half the 95 % interval of the mean; infinite for fewer than two samples."""
     if len(samples) < 2:
         return math.inf
-    return t_975(len(samples) - 1) * statistics.stdev(samples) / math.sqrt(len(samples))
+    return half_width_of_mean(statistics.stdev(samples), len(samples))
+
+
+def half_width_of_mean(deviation: float, count: int) -> float:
+    """Half the 95 % interval of the mean of so many samples of this standard deviation; infinite
+    for fewer than two."""
+    return t_975(count - 1) * deviation / math.sqrt(count) if count > 1 else math.inf
+
+
+def group_by_compilation(
+    log_ratios: Sequence[float], compilations: Sequence[Hashable | None]
+) -> list[list[float]]:
+    """The starts of each compilation; one that compiled nothing (None) is a group of its own."""
+    groups: dict[Hashable, list[float]] = {}
+    for number, (log, compilation) in enumerate(zip(log_ratios, compilations, strict=True)):
+        alone = ("start", number)
+        groups.setdefault(alone if compilation is None else compilation, []).append(log)
+    return list(groups.values())
 
 
 def average_compilations(
@@ -78,11 +95,7 @@ def average_compilations(
     """
     if len(set(compilations)) == 1:
         return list(log_ratios)
-    groups: dict[Hashable, list[float]] = {}
-    for number, (log, compilation) in enumerate(zip(log_ratios, compilations, strict=True)):
-        alone = ("start", number)
-        groups.setdefault(alone if compilation is None else compilation, []).append(log)
-    return [statistics.fmean(each) for each in groups.values()]
+    return [statistics.fmean(each) for each in group_by_compilation(log_ratios, compilations)]
 
 
 def nested_half_width(

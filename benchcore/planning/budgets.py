@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchcore.cell.stopping import t_975
+from benchcore.cell.stopping import half_width_of_mean
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import DuelLimits
 
@@ -30,14 +30,10 @@ class PairSpread:
         wider one of two, as in `benchcore.cell.stopping.nested_half_width`."""
         groups = min(num_starts, limits.compilations)
         if groups == 1:  # all starts share what one compilation chose
-            return _half_width(self.starts, num_starts)
-        over_starts = _half_width(math.hypot(self.starts, self.compilations), num_starts)
+            return half_width_of_mean(self.starts, num_starts)
+        over_starts = half_width_of_mean(math.hypot(self.starts, self.compilations), num_starts)
         of_mean = self.starts / math.sqrt(num_starts / groups)
-        return max(over_starts, _half_width(math.hypot(of_mean, self.compilations), groups))
-
-
-def _half_width(deviation: float, count: int) -> float:
-    return t_975(count - 1) * deviation / math.sqrt(count) if count > 1 else math.inf
+        return max(over_starts, half_width_of_mean(math.hypot(of_mean, self.compilations), groups))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from statistics import fmean, median, variance
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.cell.stopping import group_by_compilation
 from benchcore.planning.budgets import EarlierDuels, PairSpread
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio
@@ -106,7 +107,11 @@ def _read_pairs(
 def _measure_spread(nights: Sequence[StartsOfDuel]) -> PairSpread | None:
     """By the analysis of variance of each night's starts, nested in compilations; None = too few
     starts. Where too few of them share a compilation, all is taken for the spread of starts."""
-    kept = [(logs, _group(logs, compilations)) for logs, compilations in nights if len(logs) > 1]
+    kept = [
+        (logs, group_by_compilation(logs, compilations))
+        for logs, compilations in nights
+        if len(logs) > 1
+    ]
     if sum(len(logs) - 1 for logs, _ in kept) < _FEWEST_FREEDOM:
         return None
     within = [group for _, groups in kept for group in groups]
@@ -117,14 +122,6 @@ def _measure_spread(nights: Sequence[StartsOfDuel]) -> PairSpread | None:
     explained = of_starts * fmean(1 / len(group) for _, groups in kept for group in groups)
     beyond = max(0.0, _pool(of_means) - explained)
     return PairSpread(starts=math.sqrt(of_starts), compilations=math.sqrt(beyond))
-
-
-def _group(logs: Sequence[float], compilations: Sequence[int | None]) -> list[list[float]]:
-    """A night's starts by compilation. One that compiled nothing is a group of its own."""
-    groups = defaultdict[object, list[float]](list)
-    for number, (log, compilation) in enumerate(zip(logs, compilations, strict=True)):
-        groups[("start", number) if compilation is None else compilation].append(log)
-    return list(groups.values())
 
 
 def _pool(groups: Sequence[Sequence[float]]) -> float:
