@@ -2,7 +2,7 @@
 
 Of bytecode Python checks only the date and size of its source, so a file that a crash or a full
 disk cut would end every contender. Each therefore ends with its hash, which Python ignores, and
-whoever takes the snapshot removes what has none or another one."""
+taking a snapshot removes files without their hash."""
 
 from __future__ import annotations
 

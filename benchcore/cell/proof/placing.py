@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BY_VALUE = "numbers that are placed by their values"
 _MOST_MARKED = 1 << 23
-"""Numbers whose marks, of which there are two for each, float32 holds."""
+"""Numbers; float32 holds two marks for each."""
 
 
 def describe_placing(place: Callable[[ByName], object], inputs: ByName) -> str | None:
