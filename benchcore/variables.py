@@ -51,7 +51,7 @@ NOTIFY = Variable(
 WANDB = Variable(
     "DEADHEAT_WANDB",
     "A project of Weights & Biases, `PROJECT` or `ENTITY/PROJECT`: every campaign is sent there. "
-    "Requires `deadheat[wandb]`.",
+    "Requires W&B's client, which `make sync` installs.",
 )
 KEEP_NIGHTS = Variable(
     "DEADHEAT_KEEP_NIGHTS",
