@@ -50,7 +50,7 @@ def backfill(
         below: Only versions before this one; empty to begin with the newest.
         profile: Profile whose cases are measured.
         site: Where to measure.
-        budget_minutes: Measure apparent changes again; start none after this many minutes.
+        budget_minutes: Start no further measurement of an apparent change after this many minutes.
     """
     state = open_state(default_root())
     name = f"backfill-{framework}-{shorten_id(flow_run.id)}"

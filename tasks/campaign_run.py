@@ -107,7 +107,7 @@ def _compare_set_aside(plan: Plan, state: State) -> list[str]:
         return []
     refused = pipeline.ingest_results(root=str(state.root))
     if kept := restore_better_documents(state, plan):
-        _warn([f"the earlier measurement is kept, as more of it counts: {each}" for each in kept])
+        _warn([f"the earlier measurement stays, as more of it counts: {each}" for each in kept])
         refused += pipeline.ingest_results(root=str(state.root))
     return refused
 

@@ -117,7 +117,8 @@ def ensure_pool(client: SyncPrefectClient, wanted: WorkPoolCreate) -> None:
     elif found.type != wanted.type:
         raise UserError(
             f"wanted a work pool {wanted.name!r} of type {wanted.type!r}, got type "
-            f"{found.type[:100]!r}; rename that pool"
+            f"{found.type[:100]!r}; delete that pool if nobody needs it, with `prefect work-pool "
+            f"delete {wanted.name}`, and rerun"
         )
 
 

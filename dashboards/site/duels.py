@@ -243,7 +243,7 @@ def _costs(contenders: Rows) -> Block | None:
         caption += f" Not measured here: {'; '.join(missing)}."
     shown = blocks.table("costs", caption, columns, rows)
     if rows and not measured:
-        shown = blocks.text("Nothing of these was measured in this duel.")
+        shown = blocks.text("None of these was measured in this duel.")
     return shown and blocks.section("Latency, memory and energy", [shown], id="costs")
 
 

@@ -82,7 +82,8 @@ def _parse(path: Path) -> Any:
         return json.loads(text[len(_BEFORE) : -len(_AFTER)].partition(",\n")[2])
     except ValueError as error:
         raise DamagedFileError(
-            f"wanted data of the dashboard in {str(path)!r}, but {error}; run `deadheat report`"
+            f"wanted data of the dashboard in {str(path)!r}, but {error}; run `deadheat report "
+            "CAMPAIGN`"
         ) from error
 
 

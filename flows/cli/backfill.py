@@ -27,14 +27,13 @@ from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
 _VERSIONS = "Measure this many versions, of those that can be installed here."
+_FRAMEWORK = "Framework whose past versions are measured: jax or torch."
 _BELOW = "Measure only versions before this one (default: begin with the newest)."
-_BUDGET = "Measure apparent changes again; start none after this long."
+_BUDGET = "Start no further measurement of an apparent change after this long."
 
 
 def backfill(
-    framework: Annotated[
-        str, options.argument("FRAMEWORK", "The framework whose past is measured: jax or torch.")
-    ],
+    framework: Annotated[str, options.argument("FRAMEWORK", _FRAMEWORK)],
     versions: Annotated[int, option("--versions", "COUNT", _VERSIONS, min=2, max=30)] = 8,
     below: Annotated[str | None, option("--below", "VERSION", _BELOW)] = None,
     budget: Annotated[float, option("--budget", "SECONDS", _BUDGET, min=0.0, max=86400.0)] = 3600.0,

@@ -30,11 +30,11 @@ _VERSION_PURPOSES = {
 _PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "all packages", "search": "search packages"}
 
 
-_GOOD = "Start from this older version, or lock file (before)."
-_BAD = "End at this newer version, or lock file (after)."
+_GOOD = "Start from this older version, or a lock file from before the change."
+_BAD = "End at this newer version, or a lock file from after the change."
 _SET = "Change a setting, such as compile=none; repeat for more."
 _METRIC = "Choose this metric, such as cold_compile_s (default: the time of a step)."
-_BOUND = "Call a change below this the same, as a share: 0.01 is 1 % (default: the metric's own)."
+_BOUND = "Count a change below this share as none: 0.01 is 1 % (default: the metric's own)."
 _EVENT = "Add the outcome to this event's history."
 
 

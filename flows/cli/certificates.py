@@ -15,7 +15,7 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
-_BOUND = "Call a change below this the same, as a share (default: the metric's own)."
+_BOUND = "Count a change below this share as none: 0.01 is 1 % (default: the metric's own)."
 _SHOWN_BOUND = 0.0005
 """Smaller ones, of counts, are not shown: they would be 0.0 %."""
 

@@ -38,7 +38,7 @@ _MAX_PACKAGES = 12
 
 _STARTS = "Start both sides at least this many times."
 _MAX_STARTS = "Start both sides at most this many times."
-_TARGET = "Stop when the interval is ± this share: 0.01 is 1 %."
+_TARGET = "Stop when the 95 % interval is within ± this share: 0.01 is 1 %."
 _TRACK = "Take the settings of this track: default, or tuned (as deadheat tune found them)."
 _BUDGET = "Add no starts after this long."
 

@@ -19,7 +19,7 @@ from flows.cli.printing import print_json, print_line
 _FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet, latex or markdown; repeat for more (default csv)."
-_README = "Write what is faster between the markers of this Markdown file, too."
+_README = "Write the results into this Markdown file, too, between its markers."
 
 
 def export(

@@ -96,7 +96,7 @@ Night = Annotated[str | None, campaign_option("nightly-PROFILE-DATE, UTC")]
 _PYTHON = "Build environments on this Python, such as 3.12 (default: the newest supported)."
 Python = Annotated[str | None, option("--python", "VERSION", _PYTHON, callback=_check_python)]
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
-_BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
+_BOUND = "Count a change below this share as none: 0.01 is 1 %."
 Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]
 _CEILINGS = (
     "Measure the device's ceilings (matmul, copy; 1 to 2 minutes). Without ceilings from this "

@@ -193,5 +193,5 @@ def test_a_rerun_keeps_what_counted_where_it_measures_worse(
         return run_campaign("again", str(state.root))
 
     measures()
-    assert "the earlier measurement is kept, as more of it counts: noop bare" in caplog.text
+    assert "the earlier measurement stays, as more of it counts: noop bare" in caplog.text
     assert json.loads(path.read_text()) == first

@@ -84,7 +84,7 @@ const deadheat = (() => {
     } catch (error) {
       main.replaceChildren(
         h("h1", {}, "Nothing to show here"),
-        h("p", { class: "alarm" }, `${error.message}. Choose a page above, or publish it again with deadheat report.`),
+        h("p", { class: "alarm" }, `${error.message}. Choose a page above, or write this one again with deadheat report CAMPAIGN.`),
       );
     }
     main.removeAttribute("aria-busy");

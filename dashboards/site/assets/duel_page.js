@@ -7,10 +7,7 @@ function showDuel() {
     if (!run) throw new Error("This address names no duel");
     const duel = await deadheat.loadIfThere(`duels/${run}`);
     if (duel === null) {
-      throw new Error(
-        "This duel's page was removed with the files of its night, or never written. " +
-        "`deadheat report` with the night's name writes it again"
-      );
+      throw new Error("This duel's page was removed with the files of its night, or never written");
     }
     return deadheat.blocks.page(duel);
   });

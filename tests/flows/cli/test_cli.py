@@ -274,7 +274,7 @@ def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
 
 
 _VERBS = re.compile(
-    r"(Add|Assign|Begin|Build|Call|Change|Choose|Compile|Crop|Decode|End|Export|Find|Ignore|Judge|Keep|Leave|Load|"
+    r"(Add|Assign|Begin|Build|Change|Choose|Compile|Count|Crop|Decode|End|Export|Find|Ignore|Judge|Keep|Leave|Load|"
     r"Measure|Name|Print|Prove|Read|Record|Remove|Repeat|Reproduce|Run|Serve|Set|Show|Start|Stop|Submit|Take|Train|"
     r"Try|Use|Wait|Write) "
 )
