@@ -1,4 +1,4 @@
-"""Campaigns on a real Slurm of two nodes with two (make-believe) GPUs each, on this machine.
+"""Campaigns on a real Slurm of two nodes with two simulated GPUs each, on this machine.
 
     .venv/bin/python benchmarks/slurm.py storm
     .venv/bin/python benchmarks/slurm.py figures

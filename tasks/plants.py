@@ -311,9 +311,9 @@ def _list_imports(
 
 
 def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequence[str]]) -> Path:
-    """A copy of the measured layer whose contenders know one more setting, share what they imported
-    and compiled with all of their framework (most of an automatic plant's program is the right
-    one), and run few steps and latencies, as no guard reads how many."""
+    """A copy of the measured layer with one more setting: the plant. All contenders of a framework
+    share its imports and compilations, as most of an automatic plant's program is the right one.
+    They run few steps and latencies, as no guard reads how many."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
     patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}

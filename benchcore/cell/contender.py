@@ -279,7 +279,7 @@ class Contender:
         """Save what the conductor compares between contenders; the names that were saved.
 
         `before` the blocks it is of the known start. `after` them one more block shows that the
-        timed steps did their work, the products of some more steps are counted, and then the
+        timed steps did their work, and the products of some more steps are counted. Then the
         evidence is of a start that this process has not seen. `small` and `large` are last: see
         `large_values`.
         """

@@ -58,9 +58,9 @@ def _acquire(lock: FileLock, waiting: Callable[[], None], over: float) -> bool:
 
 
 def _identify(device: str, count: int) -> list[str]:
-    """The names of the locks, in the same order for every process. A GPU is its UUID; a CPU is the
-    cores that this process may use, as two allocations on one node don't share theirs, and its
-    slot, as an allocation with fewer cores than GPUs shares them on purpose."""
+    """The names of the locks, in the same order for every process. A GPU is its UUID. A CPU is the
+    cores that this process may use, as two allocations on one node don't share theirs. Its slot is
+    part of the name, as an allocation with fewer cores than GPUs shares them on purpose."""
     found = parse_device(device)
     facts = [""]
     if found.kind == "cpu":

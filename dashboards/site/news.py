@@ -52,10 +52,10 @@ def write_verdict(
     is_first: bool = False,
 ) -> str:
     """A night's verdict from its counts: why nothing counts, else the largest confirmed change,
-    else the largest new suspicion, else that nothing changed. News is what was opened between the
-    begin of this night and `until`, when the next one of its profile on this device began, in one
-    of the `cases` that it measured (`pairs.case_key`). `is_first`: there is no earlier night of the
-    profile on the device."""
+    else the largest new suspicion, else that nothing changed. News is what was opened in one of the
+    `cases` that it measured (`pairs.case_key`), from its start to `until`, when the next night of
+    its profile on this device began. `is_first`: there is no earlier night of the profile on the
+    device."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
     own = [each for each in changes if _is_news(each, counts, until, cases)]

@@ -86,7 +86,7 @@ def split(flops: int, number: int) -> list[int]:
 
 
 def describe_asked(parts: list[tuple[str, int]], steps: int) -> Asked:
-    """Of the single products of so many steps, each in a row of its own."""
+    """Sum up the products of `steps` steps; `parts` has one row for each product."""
     logs = sum(flops * math.log(flops) for _, flops in parts if flops)
     total = sum(flops for _, flops in parts)
     return Asked(add_up(parts, steps), math.exp(logs / total) if total else None)

@@ -119,21 +119,24 @@ def _is_plain(array: np.ndarray) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What a step reads of what was there before it, in numpy, how many random numbers it draws,
-    what it returns that it did not compute, how many elements the largest array of each of its
-    operations has, which exponentials, logarithms and roots it computes in bfloat16, each with its
-    number of elements, how many compiled functions of JAX it calls, whether anything but an
-    optimiser of torch updates its parameters, and whether torch's `vmap` runs in it (None: not
-    torch)."""
+    """What one step reads, draws, returns and calls."""
 
     arrays: list[np.ndarray]
+    """What it reads of what was there before it."""
     drawn: int
+    """How many random numbers it draws."""
     uncomputed: list[np.ndarray] = field(default_factory=list)
+    """What it returns and did not compute."""
     sizes: list[int] = field(default_factory=list)
+    """Of each operation, the elements of its largest array."""
     rounded: list[tuple[str, int]] = field(default_factory=list)
+    """Exponentials, logarithms and roots that it computes in bfloat16, with their elements."""
     programs: int = 0
+    """How many compiled functions of JAX it calls."""
     own_updates: bool = False
+    """Whether anything but an optimiser of torch updates its parameters."""
     uses_vmap: bool | None = None
+    """Whether torch's `vmap` runs in it; None = not torch."""
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""

@@ -1,5 +1,5 @@
-"""Whether timed steps, before the proof reads anything of a program, do what its steps do after a
-reset, and whether steps that draw random numbers do what steps that draw none do.
+"""Whether timed steps do the same work as steps after a reset, before the proof reads anything of
+the program; and whether steps do the same work with random numbers and without.
 
 A program knows that it is watched when `place`, `read`, `reset`, `state` or `use_random` is called.
 So its own code's calls, and torch's operators, are listed before any of these calls and after."""

@@ -30,8 +30,8 @@ Switches = Mapping[str, object]
 
 def list_process_switches() -> dict[str, object]:
     """Those of the interpreter and of the operating system, the code that measures, and the
-    environment variables, but for those in which compilers leave notes for themselves, such as the
-    folder of their cache."""
+    environment variables. Variables that compilers set for themselves, such as the folder of their
+    cache, are left out."""
     variables = {
         f"variable {name}": value
         for name, value in os.environ.items()

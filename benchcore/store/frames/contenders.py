@@ -52,8 +52,8 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
     `num_degraded` counts those that were (missing = not counted then), `num_unsteady` the
     starts whose warm-up ended at its limit, before its blocks agreed. A stage's seconds are the
-    mean over the starts that reached it, memory is the largest over starts (it is measured once),
-    latency is that of all starts' samples together, and `host_boundness` its median over
+    mean over the starts that reached it. Memory is the largest over starts (it is measured once).
+    Latency is that of all starts' samples together, and `host_boundness` its median over
     `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
     the mean over the starts with empty caches and over those with filled ones; without such
     starts, of a process that was not timed; `items_per_s` is the batch

@@ -142,10 +142,11 @@ def judge_machine_level(
     they were searched for it (Bonferroni).
 
     `change` is what the environments themselves changed in these starts. If that is significant,
-    the machine moved only the rest, however small the change is. The rest is `different` if its
-    interval clears the smallest change, if it is beyond the bound within which starts are the same,
-    without that change too, and if it has outlasted any earlier spell near its level twice. A level
-    at which the series certainly was before is `same`: it returned, and nothing is new.
+    the machine moved only the rest, however small the change is. The rest is `different` if three
+    conditions hold: its interval clears the smallest change; it is beyond the bound within which
+    starts are the same, also without that change; and it has lasted twice as long as any earlier
+    spell near its level. A level at which the series certainly was before is `same`: it returned,
+    and nothing is new.
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
