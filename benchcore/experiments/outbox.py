@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,8 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     themselves, have messages of their own. Returns the new ones: `key`, `text` and details."""
     unsent, queued = list_unsent(engine), _list_queued(state)
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
-    for event, alert in unsent.items():
+    for event, unread in unsent.items():
+        alert = _note_growth(unread, queued["event"].get(event))
         kind = _find_kind(alert)
         if _number(kind, event, alert) not in queued[kind]:  # else a process died before it did
             cause = alert.get("group") or alert["details"].get("cause") or f"event {event}"
@@ -285,6 +287,15 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
     for event in unsent:
         record_sent(engine, event)
     return found
+
+
+def _note_growth(alert: Mapping[str, Any], first: int | None) -> Mapping[str, Any]:
+    """The same; as growth if an event's `first` alert is queued and was of another suspicion: a
+    process died before it recorded that, and the event has grown since."""
+    details = alert["details"]
+    if _find_kind(alert) != "event" or first in (None, details.get("suspicion")):
+        return alert
+    return {**alert, "details": {**details, "state": "grown"}}
 
 
 def _find_kind(alert: Mapping[str, Any]) -> str:
@@ -320,7 +331,7 @@ def _join(
         "event": events[0],
         "events": events,
         "size": _size(first),
-        **({"suspicions": known_by} if kind == "grown" else {}),
+        "suspicions": [alerts[each]["details"].get("suspicion") for each in events],
     }
 
 
@@ -341,14 +352,22 @@ def _size(alert: Mapping[str, Any]) -> float:
     return float(alert["details"].get("size") or 0.0)
 
 
-def _list_queued(state: State) -> dict[str, set[int]]:
-    """What some alert holds, sent or not, by kind (`_number`)."""
-    found = dict[str, set[int]]()
+def _list_queued(state: State) -> dict[str, dict[int, int | None]]:
+    """What some alert holds, sent or not, by kind (`_number`), each with its suspicion; None = it
+    isn't known."""
+    found = dict[str, dict[int, int | None]]()
     for kind in _COUNTED:
         paths = [path for folder in _folders(state) for path in folder.glob(f"{kind}-*.json")]
-        read = (alert for path in paths if (alert := _read_alert(path)) is not None)
-        numbers = "suspicions" if kind == "grown" else "events"
-        found[kind] = {each for alert in read for each in alert["details"].get(numbers, ())}
+        read = [alert["details"] for path in paths if (alert := _read_alert(path)) is not None]
+        found[kind] = {
+            number: suspicion
+            for details in read
+            for number, suspicion in zip(
+                details.get("suspicions" if kind == "grown" else "events", ()),
+                chain(details.get("suspicions") or [details.get("suspicion")], repeat(None)),
+                strict=False,
+            )
+        }
     return found
 
 

@@ -66,7 +66,7 @@ def _record_confirmed(
         _open_event(session, row, finding.culprit, alert)
         return
     unsent = event.unsent_alert
-    if alert is not None and (unsent is None or unsent["details"].get("state") == "grown"):
+    if alert is not None and (unsent is None or "state" in unsent["details"]):
         alert["details"] = {**alert["details"], "state": "grown"}
     event.suspicion, event.unsent_alert = row.id, alert
     add_change(session, event, event.state, BY_ITSELF, f"it grew: {row.reason}; {finding.reason}")

@@ -310,6 +310,34 @@ def test_an_event_that_grew_sends_each_growth_once(
     assert sent == [f"grown-2: {text}", f"grown-3: {text}"]
 
 
+def test_growth_after_a_killed_process_queued_the_first_alert_is_sent(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """The event's alert was not recorded as queued, so that of its growth replaced it."""
+    alerts = [_event("a", 1.1), _event("b", 1.2)]
+    alerts[1]["details"]["suspicion"] = 2
+    queue(alerts, [])
+    alerts[0]["details"]["suspicion"] = 3
+    [grown] = queue(alerts, [])
+    assert (grown["key"], grown["state"], grown["events"]) == ("grown-3", "grown", [1])
+    assert grown["text"] == "Event 1 grew: a is 1.1 times as slow."
+    assert queue(alerts, []) == []
+
+
+def test_an_alert_of_an_earlier_version_is_not_queued_again(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """It names the suspicion of its first event only."""
+    alerts = [_event("a", 1.1), _event("b", 1.5)]
+    alerts[1]["details"]["suspicion"] = 2
+    queue(alerts, [])
+    [path] = (state.root / "alerts" / "waiting").glob("*.json")
+    content = json.loads(path.read_text())
+    del content["details"]["suspicions"]
+    path.write_text(json.dumps(content))
+    assert queue(alerts, []) == []
+
+
 def test_an_address_that_answers_byte_by_byte_delays_no_night(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:

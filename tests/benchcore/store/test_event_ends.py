@@ -13,7 +13,7 @@ from stored_histories import FOUND, MOVED, store_history
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.events import list_events, list_unsent, record_sent, store_finding
-from benchcore.store.models import SuspicionRow
+from benchcore.store.models import EventRow, SuspicionRow
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.suspicions import choose_suspicions, list_suspicions, refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
@@ -87,6 +87,25 @@ def test_growth_whose_alert_was_not_sent_is_part_of_that_of_the_next(
         if each == 1:
             record_sent(engine, 1)
     assert list_unsent(engine)[1]["details"] == {"suspicion": 3, "size": 0.05, "state": "grown"}
+
+
+def test_growth_of_an_event_that_was_opened_again_is_growth(state: State, engine: Engine) -> None:
+    """The message that it was fixed was not sent yet."""
+    store_history(engine, state, make_history([0.2 + 0.06 * (night >= 10) for night in range(16)]))
+    refresh_suspicions(engine)
+    with Session(engine) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        row = {name: getattr(first, name) for name in names}
+        session.add(SuspicionRow(**row | {"after_run": f"{14:016x}"}))
+    alert = {"text": "It is slower.", "details": {"suspicion": 1, "size": 0.05}}
+    found = _found(culprit="infrastructure")
+    store_finding(engine, 1, found, names=NAMES, alert=alert)
+    with Session(engine) as session, session.begin():
+        fixed = {**alert, "details": {**alert["details"], "state": "fixed"}}
+        session.get_one(EventRow, 1).unsent_alert = fixed
+    store_finding(engine, 2, found, names=NAMES, alert=alert)
+    assert list_unsent(engine)[1]["details"]["state"] == "grown"
 
 
 def test_what_a_control_found_has_the_size_of_the_nights_and_closes_itself(
