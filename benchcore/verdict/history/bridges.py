@@ -49,9 +49,10 @@ def bridge_conditions(
     same duels: what moved their ratio is the condition. Its move is taken from all later nights if
     it is certain (`_ALPHA`) and matters on the metric's scale; a move by METHOD always is.
     Without such a pair a new METHOD begins a new series. Until both sides have
-    `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series, while more may come.
+    `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series, while more may come; if
+    another condition changes before, they stay outside, and the bridge leads across both changes.
     """
-    periods = _split(sorted(nights, key=lambda each: (each.at, each.duel_run)))
+    periods = _join_short(_split(sorted(nights, key=lambda each: (each.at, each.duel_run))))
     kept, bridges, offset = list(periods[0].nights) if periods else [], list[Bridge](), 0.0
     for before, after in pairwise(periods):
         found = _measure(before.nights, after, scale)
@@ -86,6 +87,36 @@ def _split(nights: Sequence[Night]) -> list[_Period]:
         _Period(changes=tuple(changes), nights=tuple(nights[row:end]))
         for (row, changes), end in zip(rows, ends, strict=True)
     ]
+
+
+def _join_short(periods: Sequence[_Period]) -> list[_Period]:
+    """The periods without those that a new METHOD began and that ended too soon to be bridged: an
+    odd night must not end a history. What changed then counts for the next period; if that took it
+    back, the one before goes on."""
+    joined, pending = [*periods[:1]], tuple[ConditionChange, ...]()
+    for number, each in enumerate(periods[1:], start=2):
+        period = replace(each, changes=_add_up(*pending, *each.changes))
+        is_short = len(each.nights) < LASTING_NIGHTS and number < len(periods)
+        if period.has_new_method and is_short:
+            pending = period.changes
+            continue
+        pending = ()
+        if period.changes:
+            joined.append(period)
+        else:
+            joined[-1] = replace(joined[-1], nights=(*joined[-1].nights, *each.nights))
+    return joined
+
+
+def _add_up(*changes: ConditionChange) -> tuple[ConditionChange, ...]:
+    """What changes, one after the other, come to; by name."""
+    old = {each.name: each.old for each in reversed(changes)}
+    new = {each.name: each.new for each in changes}
+    return tuple(
+        ConditionChange(name=name, old=old[name], new=value)
+        for name, value in sorted(new.items())
+        if old[name] != value
+    )
 
 
 def _find_lasting(nights: Sequence[Night]) -> list[tuple[int, list[ConditionChange]]]:

@@ -135,6 +135,46 @@ def test_nights_of_a_new_method_wait_only_while_their_pair_may_get_enough_nights
     assert len(_bridge(given[:nights]).nights) == left
 
 
+@pytest.mark.parametrize("num_odd", [1, 2])
+def test_odd_nights_of_another_method_do_not_end_a_history(num_odd: int) -> None:
+    """As where somebody measured with an older version of Dead Heat."""
+    nights = _nights(NOISE + 0.10 * (np.arange(30) // num_odd == 12 // num_odd), {})
+    of_method = [{"METHOD": "1" if row // num_odd == 12 // num_odd else "2"} for row in range(30)]
+    nights = [
+        replace(night, conditions=each) for night, each in zip(nights, of_method, strict=True)
+    ]
+    series = _bridge(nights)
+    assert (len(series.nights), series.bridges, suspect(series)) == (30 - num_odd, (), ())
+    ends_odd = _bridge(nights[: 12 + num_odd])
+    assert len(ends_odd.nights) == 12
+
+
+@pytest.mark.parametrize(
+    ("since", "changed", "total"),
+    [
+        (19, {"METHOD": "3"}, {"METHOD": ("1", "3")}),
+        (20, {"METHOD": "3"}, {"METHOD": ("1", "3")}),
+        (20, {"driver": "580.2"}, {"METHOD": ("1", "2"), "driver": ("570.1", "580.2")}),
+    ],
+)
+def test_a_change_soon_after_a_new_method_is_bridged_together_with_it(
+    since: int, changed: dict[str, str], total: dict[str, tuple[str, str]]
+) -> None:
+    """One or two nights are too few for a bridge of their own."""
+    rows = np.arange(30)
+    logs = NOISE + 0.10 * (rows >= 18) + 0.05 * (rows >= since)
+    nights = _nights(logs, {"METHOD": (18, "1", "2"), "driver": (30, "570.1", "")})
+    nights[since:] = [
+        replace(each, conditions={**each.conditions, **changed}) for each in nights[since:]
+    ]
+    series = _bridge(nights)
+    assert len(series.nights) == 30 - (since - 18)
+    (bridge,) = series.bridges
+    assert bridge.log_ratio == pytest.approx(0.15, abs=0.01)
+    assert {each.name: (each.old, each.new) for each in bridge.changes} == total
+    assert suspect(series) == ()
+
+
 def test_the_older_version_bridges_a_driver_that_came_with_a_release() -> None:
     """The release is 6 % and the driver 5 %: what stays in the series is the release."""
     nights = _nights(NOISE + 0.11 * (np.arange(30) >= 18), DRIVER)
