@@ -14,9 +14,9 @@ from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.metrics import find_tracked
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, read_suspicion
-from benchcore.verdict.history.series import STEP_TIME, Series
+from benchcore.store.series import KEY_COLUMNS, read_series
+from benchcore.store.suspicions import list_suspicions
+from benchcore.verdict.history.series import STEP_TIME, Series, SeriesKey
 from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, select_rows
 
@@ -58,11 +58,8 @@ def chart_series(series: Series, since_run: str) -> dict[str, Any]:
         {"night": night.at.isoformat(), "ratio": math.exp(night.log_ratio)}
         for night in series.nights
     ]
-    since = [
-        each
-        for each, night in zip(nights, series.nights, strict=True)
-        if night.duel_run == since_run
-    ]
+    row = series.list_rows().get(since_run)
+    since = [] if row is None else [nights[row]]
     metric = find_tracked(series.key.metric)
     title = "times as fast" if metric.key == STEP_TIME else f"{metric.heading}, ratio (x)"
     points = (
@@ -82,7 +79,7 @@ def draw_series_png(state: State, suspicion: int) -> bytes | None:
     changed; None if the series no longer counts."""
     engine = open_database(state.database_url)
     [row] = [each for each in list_suspicions(engine) if each["id"] == suspicion]
-    series = read_series(engine, read_suspicion(engine, suspicion).key)
+    series = read_series(engine, SeriesKey(**{name: row[name] for name in KEY_COLUMNS}))
     if not series:
         return None
     chart = chart_series(series[0], row["since_run"])

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from result_documents import JAX, TORCH, make_document, make_history
-from stored_histories import open_history
+from stored_histories import open_history, store_history
 
 from benchcore.state import State
 from benchcore.store.series import read_series
@@ -40,6 +40,31 @@ def test_the_series_of_a_suspicion_is_drawn_for_its_alert(state: State) -> None:
     engine.dispose()
     picture = draw_series_png(state, suspicion["id"])
     assert picture is not None and picture.startswith(b"\x89PNG")
+
+
+def test_an_alert_whose_nights_do_not_count_any_more_is_drawn_as_far_as_possible(
+    state: State,
+) -> None:
+    logs = [0.3 + 0.001 * (night % 3) + 0.2 * (night >= 15) for night in range(20)]
+    documents = make_history(logs)
+    engine = open_history(state, documents)
+    refresh_suspicions(engine)
+    store_history(engine, state, documents, wrong=[14, 15, 16, 17])
+    assert draw_series_png(state, 1) is not None
+    store_history(engine, state, documents, wrong=range(20))
+    assert draw_series_png(state, 1) is None
+    engine.dispose()
+
+
+def test_the_rule_of_an_alert_s_chart_stays_if_its_night_was_measured_again(state: State) -> None:
+    engine = open_history(state, make_history([0.1, 0.2, 0.3]))
+    (series,) = read_series(engine)
+    engine.dispose()
+    first, again, last = series.nights
+    nights = (first, replace(again, replaced=("f" * 16,)), last)
+    chart = chart_series(replace(series, nights=nights), "f" * 16)
+    shown = chart["datasets"][chart["layer"][1]["data"]["name"]]
+    assert [each["night"] for each in shown] == [again.at.isoformat()]
 
 
 @pytest.mark.parametrize(
