@@ -98,13 +98,18 @@ def _describe_end(end: RunState[Any] | None) -> str:
 
 def record_lost_release(lost: WatchedRelease, reason: str, state: State) -> str:
     """Record a release as failed whose last attempt was lost, and send the alert; its text."""
-    by_hand = (
-        f"prefect deployment run release/release --param framework={lost.package} "
-        f"--param version={lost.version} --param attempt={lost.tries + 1}"
-    )
+    by_hand = _start_by_hand(lost.package, lost.version, lost.tries + 1)
     failure = f"failed {MAX_TRIES} times: {reason}; correct that, then start it: {by_hand}"
     return conclude(
         lost.package, lost.version, lost.tries, failure=failure, found=None, state=state
+    )
+
+
+def _start_by_hand(framework: str, version: str, attempt: int) -> str:
+    """The command that starts an attempt; the same one again measures what is missing."""
+    return (
+        f"prefect deployment run release/release --param framework={framework} "
+        f"--param version={version} --param attempt={attempt}"
     )
 
 
@@ -149,11 +154,13 @@ def conclude(
         text += describe_cause(found.cause) + describe_operations(found.operations)
         details = list_details(found, state.link_page(found.request.campaign))
         show_table(f"release-{framework}", found.rows, text, CERTIFICATE_COLUMNS)
-    if failure:
-        text = f"{framework} {version} {failure}" + (f". {text}" if text else "")
+    key = f"release-{framework}-{version}-{attempt}"
+    if failure:  # a later run of this attempt may measure the rest, which is another alert
+        text, key = f"{framework} {version} {failure}. {text}".removesuffix(". "), f"{key}-failed"
+        details["again"] = _start_by_hand(framework, version, attempt)
     root, payload = str(state.root), {"text": text, **details}
     record_outcome(framework, version, failure=failure, root=root, details=payload)
     named = {"framework": framework, "version": version, **details}
     campaign = None if found is None else found.request.campaign
-    alert(f"release-{framework}-{version}-{attempt}", text, named, root, campaign=campaign)
+    alert(key, text, named, root, campaign=campaign)
     return text

@@ -18,6 +18,8 @@ from benchcore.environments.release_watch import (
     record_status,
     retry_release,
 )
+from benchcore.experiments.release import ReleaseVerdict
+from benchcore.experiments.release_duels import ReleaseRequest
 from benchcore.state import State
 from flows.watch_releases import watch_releases
 from tasks import release_watch
@@ -76,6 +78,27 @@ def test_a_lost_release_is_retried_and_given_up_with_an_alert(
     assert alert["text"].endswith("--param framework=jax --param version=1.2 --param attempt=3")
     (seen,) = list_watched(state)
     assert seen.status == "failed" and "disk full" in str(seen.reason)
+
+
+def test_a_release_whose_rest_was_measured_later_is_reported_again(
+    state: State, posted: list[dict[str, Any]]
+) -> None:
+    """By the same flow with the same parameters; each run may be restarted, which sends nothing."""
+    named = {"framework": "jax", "new": "1.2", "old": "1.1", "campaign": "release-jax-1.2-0"}
+    found = ReleaseVerdict(request=ReleaseRequest(**named, budget_s=0.0), rows=[])  # type: ignore[arg-type]
+
+    @flow(name="concludes")
+    def conclude(failure: str) -> None:
+        release_watch.conclude("jax", "1.2", 0, failure=failure, found=found, state=state)
+
+    for failure in ("was not measured completely: a duel is lost", "", ""):
+        conclude(failure)
+        conclude(failure)
+    first, rest = posted
+    assert first["text"].startswith("jax 1.2 was not measured completely: a duel is lost. JAX 1.2 ")
+    assert first["again"].endswith("--param framework=jax --param version=1.2 --param attempt=0")
+    assert rest["text"].startswith("JAX 1.2 against 1.1: no change is shown")
+    assert rest["again"] is None
 
 
 @pytest.mark.parametrize(
