@@ -8,8 +8,7 @@ from datetime import date
 from typing import Any
 
 from benchcore.demo import story
-from benchcore.experiments.alerts import write_shift
-from benchcore.experiments.confirm import describe_ratio
+from benchcore.experiments.shift_alerts import write_shift
 from benchcore.protocol import name_case
 from benchcore.store.backdate import backdate
 from benchcore.store.database import Engine
@@ -105,7 +104,6 @@ def _describe(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
         "series": suspicion.key.title,
         "metric": suspicion.key.metric,
         "culprit": names.get(finding.culprit, finding.culprit),
-        "change": describe_ratio(finding.change),
         "conditions": [asdict(each) for each in suspicion.conditions],
         "candidates": [],
         "moved": [],

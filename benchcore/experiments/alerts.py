@@ -1,30 +1,22 @@
-"""Alerts: the text and the details of each. `outbox.py` sends them."""
+"""Alerts: the text and the details of a release and of a night. `shift_alerts.py` has those of
+confirmed changes, and `outbox.py` sends them."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.experiments.pairs import BisectTarget, write_comparison
 from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import find_case
-from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import find_tracked
-from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.store.reports.operations import SLOW, find_move, measure_slowness
-from benchcore.verdict.confirmation.decide import Finding
-from benchcore.verdict.confirmation.event_states import find_shift
-from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from benchcore.verdict.samples import Judgement
 
 _MOST_NAMED = 5
 _MANY = 2.0
@@ -119,7 +111,7 @@ def _describe_slowness(row: Mapping[str, Any]) -> str:
     found = measure_slowness(row)
     slow, fast = (found.slow, "a" if found.slow == "b" else "b")
     sides = (name_arm(row[f"{each}_framework"], row[f"{each}_arm"]) for each in (slow, fast))
-    case = _name_case(row["workload"], row["case_name"], row["track"])
+    case = write_case(row["workload"], row["case_name"], row["track"])
     return f"{case}: {f' takes {found.factor:.3g} times as long as '.join(sides)}"
 
 
@@ -143,7 +135,7 @@ def describe_factors(row: Mapping[str, Any]) -> str:
     if 1 / factor >= _MANY:
         return f"{case} is {1 / factor:.3g} times as fast ({1 / high:.3g} to {1 / low:.3g})"
     sign, direction = (1, "slower") if factor > 1 else (-1, "faster")
-    middle, *ends = (_percent(sign * math.log(each)) for each in (factor, low, high))
+    middle, *ends = (format_percent(sign * math.log(each)) for each in (factor, low, high))
     ends.sort(key=float)
     return f"{case} is {middle} % {direction} ({ends[0]} to {ends[1]} %)"
 
@@ -173,7 +165,7 @@ def _describe_other(row: Mapping[str, Any]) -> str:
 
 def _name_case_and_arm(row: Mapping[str, Any]) -> str:
     arm = str(row["a_arm"])
-    words = _name_case(row["workload"], row["case_name"], row.get("track", DEFAULT_TRACK))
+    words = write_case(row["workload"], row["case_name"], row.get("track", DEFAULT_TRACK))
     return f"{words} ({name_arm(arm.partition('-')[0], arm)})"
 
 
@@ -184,7 +176,7 @@ def _add_factors(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"track": DEFAULT_TRACK, **row, "noun": metric.noun, "factors": factors}
 
 
-def _name_case(workload: str, case_name: str, track: str) -> str:
+def write_case(workload: str, case_name: str, track: str) -> str:
     """In words; the name in commands where the case is no longer in the catalogue."""
     try:
         case = find_case(workload, spec_case(case_name))
@@ -195,6 +187,12 @@ def _name_case(workload: str, case_name: str, track: str) -> str:
 
 
 _NAMED = ("use_case", "batch", "precision")
+
+
+def format_percent(log_ratio: float, sign: int = 1) -> str:
+    """A log ratio in percent, with at least two digits."""
+    percent = sign * 100 * math.expm1(log_ratio)
+    return f"{percent:.0f}" if abs(percent) >= 10 else f"{percent:.2g}"
 
 
 def template_failed_night() -> str:
@@ -214,182 +212,3 @@ def _template(expression: str) -> str:
     """JSON with a `text` from a Jinja expression, escaped as in `outbox.post_json`."""
     escaped = "replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;')"
     return f'{{"text": {{{{ ({expression}) | string | {escaped} | tojson }}}}}}'
-
-
-def write_shift(
-    suspicion: SuspicionRecord, finding: Finding, outcome: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The `text` and the `details` of a confirmed shift; they are stored until they are sent.
-
-    Shifts of one `group`, a release or a machine, become one message, in which the one of the
-    largest `size` comes first.
-    """
-    details = {
-        name: outcome[name]
-        for name in ("suspicion", "series", "metric", "culprit", "change", "conditions")
-    }
-    details |= {"differences": outcome["candidates"], "moved": outcome["moved"]}
-    details |= {"dashboard": None, **_name_cause(suspicion, finding)}  # `outbox` knows the event
-    group = details["cause"]
-    if finding.culprit == "infrastructure":
-        group = f"The infrastructure of {suspicion.device_model}"
-    return {"text": describe_shift(suspicion, finding), "details": details, "group": group}
-
-
-def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
-    """The release behind a shift, and the command that finds its package; None = no one release.
-    And the commands that measure it again."""
-    sides = {
-        "a": (suspicion.a_old, suspicion.a_new, finding.a),
-        "b": (suspicion.b_old, suspicion.b_new, finding.b),
-    }
-    found = {"cause": None, "search": None, "again": _measure_again(suspicion, finding)}
-    if finding.culprit not in sides:
-        return {**found, "size": abs(find_shift(asdict(finding)).get("log_ratio") or 0.0)}
-    old, new, effect = sides[finding.culprit]
-    size = abs((effect.log_ratio if effect else None) or 0.0)
-    if old.version == new.version:
-        return {**found, "size": size}
-    target = name_target(suspicion, old, new)
-    return {
-        "cause": name_release(new.framework, new.version, old.version),
-        "again": target.again,
-        "search": f"{target.command} --dependencies",
-        "size": size,
-    }
-
-
-def _measure_again(suspicion: SuspicionRecord, finding: Finding) -> str | None:
-    """Without one release as culprit: the commands that compare the versions of each side, else
-    the one that compares both sides as they are now; None = they are one environment."""
-    sides = ((suspicion.a_old, suspicion.a_new), (suspicion.b_old, suspicion.b_new))
-    moved = [each for each in sides if each[0].version != each[1].version]
-    if moved and finding.culprit in ("both", "unknown"):
-        return " && ".join(name_target(suspicion, *each).again for each in moved)
-    a, b = (
-        (
-            f"{new.framework}{write_extras(new.arm)}=={new.version}",
-            list_own_settings(new.framework, new.settings),
-        )
-        for _, new in sides
-    )
-    if a == b:
-        return None
-    case = spec_case(suspicion.key.case_name)
-    where = (suspicion.device, suspicion.site)
-    return write_comparison(suspicion.key.workload, case, a, b, *where)
-
-
-def name_target(
-    suspicion: SuspicionRecord, old: ContenderRecord, new: ContenderRecord
-) -> BisectTarget:
-    """A side's two versions as a search where the suspicion was raised."""
-    key = suspicion.key
-    return BisectTarget(
-        framework=f"{new.framework}{write_extras(new.arm)}",
-        good=old.version,
-        bad=new.version,
-        workload=key.workload,
-        case=spec_case(key.case_name),
-        settings=list_own_settings(new.framework, new.settings),
-        metric=key.metric,
-        device=suspicion.device,
-        site=suspicion.site,
-    )
-
-
-def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
-    """`JAX/PyTorch speedup on MLP, inference, batch 128, fp32 rose 5 % (3 to 7 %): PyTorch 2.15.0
-    is 5 % slower than 2.14.0. Device: AMD EPYC.`, or `Compile time on MLP, inference, batch 128,
-    fp32 changed: the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).` Names a
-    framework only if it changed, and the conditions that did."""
-    key = suspicion.key
-    case = _name_case(key.workload, key.case_name, key.track)
-    moved = f"{suspicion.levels.noun.capitalize()} on {case} changed"
-    if key.metric == STEP_TIME:
-        moved = f"{_name_speedup(suspicion)} on {case} {_write_change(finding)}"
-    text = f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
-    changed = describe_changes(suspicion.conditions)
-    return f"{text} Conditions that changed: {changed}." if changed else text
-
-
-def _name_speedup(suspicion: SuspicionRecord) -> str:
-    a, control = _title(suspicion.a_new), suspicion.key.control
-    if control is not None:
-        return f"{a}'s speedup over its {control} version"
-    return f"{a}/{_title(suspicion.b_new)} speedup"
-
-
-def _write_change(finding: Finding) -> str:
-    """`rose 5 % (3 to 7 %)`, or a shift of the nightly runs if fresh starts don't show it."""
-    change = finding.change
-    if change.verdict != "different" or change.log_ratio is None:
-        return "shifted in the nightly runs"
-    verb = "rose" if change.log_ratio > 0 else "fell"
-    return f"{verb} {_write_percent(change, -1 if change.log_ratio < 0 else 1)}"
-
-
-def _write_percent(found: Judgement, sign: int = 1) -> str:
-    """`5 % (3 to 7 %)`; sign -1 makes the numbers of a fall positive."""
-    middle, low, high = found.log_ratio, found.low, found.high
-    assert middle is not None
-    if low is None or high is None:
-        return f"{_percent(middle, sign)} %"
-    ends = sorted((_percent(low, sign), _percent(high, sign)), key=float)
-    return f"{_percent(middle, sign)} % ({ends[0]} to {ends[1]} %)"
-
-
-def _percent(log_ratio: float, sign: int = 1) -> str:
-    """A log ratio in percent, with at least two digits."""
-    percent = sign * 100 * math.expm1(log_ratio)
-    return f"{percent:.0f}" if abs(percent) >= 10 else f"{percent:.2g}"
-
-
-def _write_cause(suspicion: SuspicionRecord, finding: Finding) -> str:
-    sides = {
-        "a": (suspicion.a_old, suspicion.a_new, finding.a),
-        "b": (suspicion.b_old, suspicion.b_new, finding.b),
-    }
-    write = _write_side
-    if suspicion.key.metric != STEP_TIME:
-        write = functools.partial(_write_amount, suspicion.levels.noun)
-    if finding.culprit in ("a", "b"):
-        return write(*sides[finding.culprit])
-    if finding.culprit == "both":
-        return " and ".join(write(*side) for side in sides.values())
-    if finding.culprit == "infrastructure":
-        return f"caused by the infrastructure, not by a framework: {finding.reason}"
-    return f"the cause is unknown: {finding.reason}"
-
-
-def _write_side(old: ContenderRecord, new: ContenderRecord, effect: Judgement | None) -> str:
-    """`PyTorch 2.15.0 is 5 % slower than 2.14.0`."""
-    assert effect is not None and effect.log_ratio is not None, "a culprit has an effect"
-    preposition, before = _name_old(old, new)
-    direction = "slower" if effect.log_ratio > 0 else "faster"
-    percent = _percent(abs(effect.log_ratio))
-    return f"{_title(new)} {new.version} is {percent} % {direction} than {preposition}{before}"
-
-
-def _write_amount(
-    noun: str, old: ContenderRecord, new: ContenderRecord, effect: Judgement | None
-) -> str:
-    """`the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5)`."""
-    assert effect is not None, "a culprit has an effect"
-    _, before = _name_old(old, new)
-    ratio, low, high = (effect.ratios[name] for name in ("ratio", "low", "high"))
-    ends = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
-    return f"the {noun} of {_title(new)} {new.version} is {ratio:.3g} times that of {before}{ends}"
-
-
-def _name_old(old: ContenderRecord, new: ContenderRecord) -> tuple[str, str]:
-    """What a side is compared with, and before it the preposition that follows "than"."""
-    if old.version != new.version:
-        return "", old.version
-    if old.environment_key == new.environment_key and old.settings != new.settings:
-        return "with ", "its old settings"
-    return "in ", "its old environment"
-
-
-def _title(side: ContenderRecord) -> str:
-    return FRAMEWORKS.get(side.framework, side.framework)

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.alerts import write_shift
 from benchcore.experiments.outbox import (
     Draw,
     add_pictures,
@@ -18,6 +17,7 @@ from benchcore.experiments.outbox import (
     send_waiting,
 )
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
+from benchcore.experiments.shift_alerts import write_shift
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
     choose_contenders,
@@ -193,13 +193,19 @@ def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> Non
 
 def _save(progress: Sequence[_Progress], engine: Engine, state: State) -> None:
     """Store the findings and the alerts to send."""
+    verdicts = {
+        each.suspicion.id: each.finding.verdict.replace("more", "open")
+        for each in progress
+        if each.finding is not None
+    }
     for each in progress:
         if each.finding is not None:
             details = {
                 name: getattr(each, name)
                 for name in ("campaigns", "lost", "candidates", "probe_failures")
             }
-            outcome = _describe(each) | {"moved": list_companions(engine, each.suspicion.id)}
+            moved = list_companions(engine, each.suspicion.id, verdicts)
+            outcome = _describe(each) | {"moved": moved}
             alert = write_shift(each.suspicion, each.finding, outcome)
             details |= {"names": each.names, "alert": alert}
             store_finding(engine, each.suspicion.id, each.finding, **details)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
+from packaging.version import Version
 
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError
 from benchcore.experiments.compare import list_plain_arms
@@ -94,6 +95,13 @@ class BisectTarget:
         if self.metric == STEP_TIME:
             return f"{subject} takes {{}} times as long as {before}"
         return f"the {self.judged.noun} of {subject} is {{}} times that of {before}"
+
+
+def order_versions(one: str, other: str) -> tuple[str, str]:
+    """The older version first, as a search names them: where a release was withdrawn, the new
+    environment has the older one."""
+    older, newer = sorted((one, other), key=Version)
+    return older, newer
 
 
 def write_comparison(

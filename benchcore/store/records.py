@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal
 
 from benchcore.protocol import ContenderIdentity, name_case
@@ -92,6 +93,8 @@ class SuspicionRecord:
     site: str
     campaign: str
     """Of the night after it."""
+    since: date
+    """The night since which the series is at the new level."""
     levels: HistoryLevels
     a_old: ContenderRecord
     a_new: ContenderRecord

@@ -354,6 +354,7 @@ def read_suspicion(
             site=run.site,
             campaign=run.campaign,
             attempt=_name_attempt(row),
+            since=row.since.date(),
             conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(
                 levels,
@@ -386,13 +387,14 @@ def changed_conditions(row: SuspicionRow, known: Mapping[str, Conditions]) -> li
     return list_condition_changes(known[row.before_run], known[row.after_run])
 
 
-def list_companions(engine: Engine, suspicion: int) -> list[str]:
-    """What else changed in the same case, arm and night as a suspicion: other metrics, and other
-    series of the same one."""
+def list_companions(engine: Engine, suspicion: int, verdicts: Mapping[int, str]) -> list[str]:
+    """What else changed in the same case and night as a suspicion: other metrics, and other series
+    of the same one. `verdicts` are those that are not stored yet, by suspicion."""
     with Session(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         query = select(SuspicionRow).where(SuspicionRow.id != suspicion)
         for name in ("workload", "case_name", "track", "device_fingerprint", "since_run"):
             query = query.where(getattr(SuspicionRow, name) == getattr(row, name))
-        rows = session.scalars(query.where(SuspicionRow.state.in_(("open", "confirmed"))))
-        return [f"{series_key(each).title} ({each.state})" for each in rows]
+        found = [(each, verdicts.get(each.id, each.state)) for each in session.scalars(query)]
+        changed = [each for each in found if each[1] in ("open", "confirmed")]
+        return [f"{series_key(row).title} ({state})" for row, state in changed]

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchcore.cell.document import spec_case
-from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.pairs import BisectTarget, order_versions
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT, OPEN
@@ -289,10 +289,11 @@ def list_commands(change: Change) -> str:
     for arm, old, new in zip((key.a_arm, key.b_arm), *versions, strict=True):
         framework = arm.partition("-")[0]
         if old and new and old != new:
+            good, bad = order_versions(old, new)
             target = BisectTarget(
                 framework=f"{framework}{write_extras(arm)}",
-                good=old,
-                bad=new,
+                good=good,
+                bad=bad,
                 workload=key.workload,
                 case=spec_case(key.case_name),
                 settings=list_settings_of(framework, arm),

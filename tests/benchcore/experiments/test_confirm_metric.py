@@ -43,9 +43,11 @@ def _confirm(
     noise: float,
     *,
     elsewhere: bool = False,
+    only_in_nights: str | None = None,
 ) -> tuple[Confirmed, Engine, WrittenStarts]:
     """Nights in which version 0.9.1 came with another amount of the metric; then its starts.
-    `elsewhere`: another device has the same nights."""
+    `elsewhere`: another device has the same nights. `only_in_nights` is a metric that moved, too,
+    but not in the starts."""
     state = open_state(root)
     documents = [
         place(each)
@@ -61,6 +63,10 @@ def _confirm(
     noisy = np.array(planned) * np.exp(rng.normal(0, noise, NUM))
     plant_amounts(documents, 0, metric, noisy.tolist())
     plant_amounts(documents, 1, metric, [amounts["2.10.0"]] * NUM)
+    if only_in_nights is not None:
+        shown = np.array([1000] * SINCE + [1200] * (NUM - SINCE)) * rng.normal(1, 0.005, NUM)
+        plant_amounts(documents, 0, only_in_nights, shown.tolist())
+        plant_amounts(documents, 1, only_in_nights, [1000] * NUM)
     for contender in (*documents[0]["contenders"], documents[-1]["contenders"][0]):
         record = EnvironmentRecord(**contender["environment"])
         folder = state.environments / record.key
@@ -129,6 +135,24 @@ def test_a_shift_of_a_metric_is_confirmed_and_its_version_named(
     [change] = [each for each in list_changes(engine) if each["event"]]
     assert describe_change(change).startswith(f"{noun.capitalize()} on Matrix product")
     assert describe_change(change) in alert["text"], "the page shows the alert's sentence"
+    engine.dispose()
+
+
+def test_an_alert_does_not_call_open_what_the_same_confirmation_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own suspicion is stored first."""
+    amounts = {"0.9.0": 1000.0, "0.9.1": 1400.0, "shown": 1400.0, "2.10.0": 700.0}
+    other = "allocator_peak_bytes"
+    with serve_webhook() as (url, alerts):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
+        named = {"metric": "cold_compile_s", "amounts": amounts, "noise": 0.02}
+        done, engine, _ = _confirm(tmp_path, **named, only_in_nights=other)  # type: ignore[arg-type]
+    first, second = done.rows
+    assert (first["verdict"], second["metric"]) == ("confirmed", other)
+    assert second["verdict"] not in ("open", "confirmed"), second
+    [alert] = alerts
+    assert alert["moved"] == []
     engine.dispose()
 
 

@@ -6,6 +6,7 @@ import platform
 import shutil
 import venv
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def _suspicion(**changes: object) -> SuspicionRecord:
         device_model="Some CPU",
         site="local",
         campaign="night-20",
+        since=date(2026, 5, 3),
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=OLD,
         a_new=NEW,

@@ -1,15 +1,17 @@
-"""Alerts: what their texts name."""
+"""Alerts of confirmed changes: what their texts name."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
-from benchcore.experiments.alerts import PAYLOAD, describe_shift, name_target, write_shift
+from benchcore.experiments.alerts import PAYLOAD
+from benchcore.experiments.shift_alerts import describe_shift, name_target, write_shift
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import ConditionChange
@@ -30,7 +32,7 @@ FASTER = _moved(1 / 1.04, 1 / 1.06, 1 / 1.02)
 
 
 OUTCOME: dict[str, Any] = dict.fromkeys(
-    ("suspicion", "series", "metric", "culprit", "change", "conditions", "candidates", "moved")
+    ("suspicion", "series", "metric", "culprit", "conditions", "candidates", "moved")
 )
 
 
@@ -68,6 +70,7 @@ def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
         device_model="AMD EPYC",
         site="local",
         campaign="night-20",
+        since=date(2026, 5, 3),
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=a_old,
         a_new=a_new,
@@ -104,13 +107,20 @@ def _write(change: Judgement, **found: Any) -> str:
         (
             SAME,
             {"culprit": "infrastructure", "reason": "the old environment differs from itself"},
-            "shifted in the nightly runs: caused by the infrastructure, not by a framework: "
-            "the old environment differs from itself.",
+            "rose 11 % in the nightly runs since 2026-05-03: caused by the infrastructure, not by "
+            "a framework: the old environment differs from itself.",
+        ),
+        (
+            SAME,
+            {"culprit": "infrastructure", "machine_level": FASTER, "reason": "it is still so"},
+            "fell 3.8 % (2 to 5.7 %) in the nightly runs since 2026-05-03: caused by the "
+            "infrastructure, not by a framework: it is still so.",
         ),
         (
             SLOWER,
             {"culprit": "unknown", "reason": "the interval is wide"},
-            "rose 5 % (3 to 7 %): the cause is unknown: the interval is wide.",
+            "rose 5 % (3 to 7 %) since 2026-05-03: the cause is unknown (JAX 0.12.0 against "
+            "0.11.0, PyTorch 2.15.0 against 2.14.0): the interval is wide.",
         ),
     ],
 )
@@ -118,7 +128,7 @@ def test_the_alert_names_what_moved(change: Judgement, found: dict[str, Any], te
     written = _write(change, **found)
     expected = f"JAX/PyTorch speedup on MLP, inference, batch 128, fp32 {text} Device: AMD EPYC."
     assert written == expected
-    assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
+    assert ("JAX 0.12.0 is" in written) == (found["culprit"] in ("a", "both"))
 
 
 def _decide(culprit: Any, change: Judgement = SLOWER, **found: Any) -> Finding:
@@ -159,6 +169,51 @@ def test_a_shift_without_one_release_to_blame_can_be_measured_again(
     for each in (culprit, "b"):
         details = write_shift(rebuilt, _decide(each, b=SLOWER), OUTCOME)["details"]
         assert details["again"] == _BOTH, "no version changed, so both sides are measured as now"
+
+
+def test_an_alert_has_the_size_of_what_moved() -> None:
+    """Of a machine it is that of the nights, or of the old environment against itself."""
+    suspicion = _suspicion(("1", "1"), ("2", "2"))
+    for found, moved in (
+        (_decide("infrastructure", SAME, control=FASTER), FASTER),
+        (_decide("infrastructure", SAME, control=FASTER, machine_level=SLOWER), SLOWER),
+        (_decide("infrastructure", FASTER), FASTER),
+        (_decide("unknown", SLOWER), SLOWER),
+    ):
+        details = write_shift(suspicion, found, OUTCOME)["details"]
+        assert details["size"] == abs(moved.log_ratio or 0.0)
+        assert details["change"] == {**moved.ratios, "verdict": "different"}
+
+
+@pytest.mark.parametrize(
+    ("culprit", "versions", "group"),
+    [
+        ("a", ("0.11.0", "0.12.0"), "JAX 0.12.0 against 0.11.0"),
+        ("a", ("0.12.0", "0.12.0"), "JAX 0.12.0 in a new environment"),
+        (
+            *("both", ("0.11.0", "0.12.0")),
+            "JAX 0.12.0 against 0.11.0 and PyTorch 2.15.0 against 2.14.0",
+        ),
+        ("infrastructure", ("0.11.0", "0.12.0"), "The infrastructure of AMD EPYC"),
+        ("unknown", ("0.11.0", "0.12.0"), None),
+    ],
+)
+def test_what_one_cause_moved_is_one_group(
+    culprit: str, versions: tuple[str, str], group: str | None
+) -> None:
+    suspicion = _suspicion(versions, ("2.14.0", "2.15.0"))
+    suspicion = replace(suspicion, a_new=replace(suspicion.a_new, environment_key="rebuilt"))
+    found = _decide(culprit, a=SLOWER, b=SLOWER)
+    assert write_shift(suspicion, found, OUTCOME)["group"] == group
+
+
+def test_the_commands_of_a_withdrawn_release_name_the_older_version_first() -> None:
+    """As a search requires it."""
+    suspicion = _suspicion(("0.12.0", "0.11.0"), ("2.14.0", "2.14.0"))
+    details = write_shift(suspicion, _decide("a", a=SLOWER), OUTCOME)["details"]
+    assert details["cause"] == "JAX 0.11.0 against 0.12.0"
+    assert details["again"] == _JAX
+    assert "--good 0.11.0 --bad 0.12.0 " in details["search"]
 
 
 def test_the_alert_names_the_conditions_that_changed() -> None:
