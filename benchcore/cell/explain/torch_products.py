@@ -100,7 +100,9 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
             given, name = kwargs or {}, func._schema.name.partition("::")[2]
-            formula = _find_formula(name)
+            name = name.removesuffix("_")  # in place
+            is_sparse = any(isinstance(each, torch.Tensor) and each.is_sparse for each in args)
+            formula = None if is_sparse else _find_formula(name)  # sums of messages are no product
             if formula is None:
                 with self:
                     made_of = func.decompose(*args, **given)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
@@ -134,14 +135,27 @@ class _Recording:
     def _list_tensors(self, nested: object) -> list[Any]:
         torch = self._torch
         leaves = torch.utils._pytree.tree_leaves(nested)
-        dense = [each for each in leaves if isinstance(each, torch.Tensor)]
-        return [each for each in dense if each.layout is torch.strided]
+        tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
+        return [part for each in tensors for part in self._list_parts(each)]
+
+    def _list_parts(self, tensor: Any) -> list[Any]:
+        """A sparse matrix has its places and its values."""
+        if not tensor.is_sparse:
+            return [tensor] if tensor.layout is self._torch.strided else []
+        with self._unwatched():
+            return [tensor._indices(), tensor._values()]
+
+    @contextmanager
+    def _unwatched(self) -> Iterator[None]:
+        torch = self._torch
+        modes = torch.utils._python_dispatch._disable_current_modes()
+        with torch.no_grad(), modes, torch._C.DisableTorchFunction():
+            yield
 
     def _number(self, tensor: Any) -> Hashable:
         """By the bits in their order, the dtype and the layout. Both zeros are one number."""
         torch = self._torch
-        modes = torch.utils._python_dispatch._disable_current_modes()
-        with torch.no_grad(), modes, torch._C.DisableTorchFunction():
+        with self._unwatched():
             flat = tensor.detach().reshape(-1)
             if flat.is_complex():
                 flat = torch.view_as_real(flat).reshape(-1)

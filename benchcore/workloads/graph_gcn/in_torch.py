@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -28,7 +30,7 @@ class _Gcn(nn.Module):
     def __init__(self, widths: Widths, aggregate: str) -> None:
         super().__init__()
         self._names = [name for name, _, _ in widths.layers]
-        self._aggregate = _scatter if aggregate == "scatter" else _multiply
+        self._connect = _scatter if aggregate == "scatter" else _multiply
         for name, inputs, outputs in widths.layers:
             self.add_module(name, nn.Linear(inputs, outputs))
 
@@ -46,23 +48,33 @@ class _Gcn(nn.Module):
             sources, targets = sources + offsets, targets + offsets
         sources, targets = sources.flatten(), targets.flatten()
         value = features.flatten(0, 1)
+        aggregate = self._connect(len(value), sources, targets, weights.flatten())
         for index, name in enumerate(self._names):
             layer = self.get_submodule(name)
             value = functional.relu(value) if index else value
             value = value @ layer.weight.T
-            value = self._aggregate(value, sources, targets, weights.flatten()) + layer.bias
+            value = aggregate(value) + layer.bias
         return value.view(batch, nodes, -1)[:, 0]
 
 
+Aggregate = Callable[[torch.Tensor], torch.Tensor]
+"""The sums of all nodes' messages, by the nodes' values."""
+
+
 def _scatter(
-    value: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
-    messages = value[sources] * weights[:, None]
-    return torch.zeros_like(value).index_add(0, targets, messages)
+    nodes: int, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
+) -> Aggregate:
+    def aggregate(value: torch.Tensor) -> torch.Tensor:
+        messages = value[sources] * weights[:, None]
+        return torch.zeros_like(value).index_add(0, targets, messages)
+
+    return aggregate
 
 
 def _multiply(
-    value: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
+    nodes: int, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
+) -> Aggregate:
+    """All layers multiply by one matrix."""
     places = torch.stack([targets, sources])
-    return torch.sparse_coo_tensor(places, weights, (len(value), len(value))) @ value
+    matrix = torch.sparse_coo_tensor(places, weights, (nodes, nodes))
+    return lambda value: matrix @ value

@@ -4,7 +4,7 @@ Opacus."""
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ Tensors = dict[str, torch.Tensor]
 Inputs = tuple[torch.Tensor, ...]
 Loss = Callable[[torch.nn.Module, Inputs], torch.Tensor]
 """(module, inputs with the labels last) -> the mean loss."""
+Scaled = tuple[torch.Tensor, Tensors]
+"""The factor of each sample, and all their gradients, which it scales."""
 
 
 def make_per_sample(
@@ -29,47 +31,79 @@ def make_per_sample(
 ) -> Callable[[Inputs], dict[str, Any]]:
     """The norms of all samples' gradients, and the sum of them clipped to the case's norm."""
     params = dict(module.named_parameters())
-    buffers = dict(module.named_buffers())
+    own = case.batch // case.devices
+    size = own if wanted.chunk == "whole" else min(int(wanted.chunk), own)
     if wanted.per_sample == "loop":
-        size, of_chunk = 1, _make_of_one(params, module, loss_of)
-    else:
-        own = case.batch // case.devices
-        size = own if wanted.chunk == "whole" else min(int(wanted.chunk), own)
-        if wanted.per_sample == "opacus":
-            of_chunk = _make_of_chunk_with_opacus(module, loss_of, wanted)
-        else:
-            of_chunk = _make_of_chunk(params, buffers, module, loss_of)
+        size = 1
+    of_chunk = _choose_of_chunk(wanted, params, module, loss_of)
 
-    def reduce(inputs: Inputs) -> tuple[torch.Tensor, Tensors]:
+    def differentiate(inputs: Inputs) -> tuple[torch.Tensor, Scaled]:
         gradients = of_chunk(inputs)
         squares = [each.flatten(1).square().sum(1) for each in gradients.values()]
         norms = torch.stack(squares).sum(0).sqrt()
         if case.reduction == "norms":
-            return norms, {}
-        factors = (case.clip / (norms + NORM_FLOOR)).clamp(max=1.0)
-        # A product: faster than a sum of scaled copies where nothing is compiled.
-        clipped = {
-            name: torch.mv(each.flatten(1).t(), factors).view(each.shape[1:])
-            for name, each in gradients.items()
-        }
-        return norms, clipped
+            return norms, (norms, {})
+        return norms, ((case.clip / (norms + NORM_FLOOR)).clamp(max=1.0), gradients)
 
-    compiled = compile_function(reduce)
+    def reduce(inputs: Inputs) -> tuple[torch.Tensor, Tensors]:
+        norms, scaled = differentiate(inputs)
+        return norms, shape(_add_up(scaled))
+
+    def shape(sums: Tensors) -> Tensors:
+        return {name: each.view(params[name].shape) for name, each in sums.items()}
+
+    compiled = compile_function(differentiate if size == 1 else reduce)
+
+    def run(chunks: Iterable[Inputs], norms: list[torch.Tensor]) -> Iterator[Any]:
+        for chunk in chunks:
+            found, rest = compiled(chunk)
+            norms.append(found)
+            yield rest
 
     def step(inputs: Inputs) -> dict[str, Any]:
-        chunks = zip(*(each.split(size) for each in inputs), strict=True)
-        norms, total = [], dict[str, torch.Tensor]()
-        for chunk in chunks:
-            found, clipped = compiled(chunk)
-            norms.append(found)
-            for name, each in clipped.items():
-                total[name] = total[name].add_(each) if name in total else each
+        norms: list[torch.Tensor] = []
+        parts = run(zip(*(each.split(size) for each in inputs), strict=True), norms)
+        total = shape(_sum_one_by_one(parts)) if size == 1 else _sum_chunks(parts)
         joined = norms[0] if len(norms) == 1 else torch.cat(norms)
         if case.devices > 1:
             joined, total = _gather(joined, total)
         return {"norms": joined, "clipped_sum": total} if total else {"norms": joined}
 
     return step
+
+
+def _add_up(scaled: Scaled) -> Tensors:
+    """The flat sums. A product: faster than a sum of scaled copies where nothing is compiled."""
+    factors, gradients = scaled
+    return {name: torch.mv(each.flatten(1).t(), factors) for name, each in gradients.items()}
+
+
+def _sum_chunks(parts: Iterable[Tensors]) -> Tensors:
+    total: Tensors = {}
+    for part in parts:
+        for name, each in part.items():
+            total[name] = total[name].add_(each) if name in total else each
+    return total
+
+
+def _sum_one_by_one(samples: Iterator[Scaled]) -> Tensors:
+    """Each sample is scaled and added in one operation."""
+    total = _add_up(_take_two(samples))
+    for factors, gradients in samples:
+        for name, each in gradients.items():
+            total[name].addmv_(each.flatten(1).t(), factors)
+    return total
+
+
+def _take_two(samples: Iterator[Scaled]) -> Scaled:
+    """The first sample, with the second one if there is one: scaled alone, a gradient that is not
+    clipped would be copied."""
+    factors, gradients = next(samples)
+    second = next(samples, None) if gradients else None
+    if second is None:
+        return factors, gradients
+    joined = {name: torch.cat([each, second[1][name]]) for name, each in gradients.items()}
+    return torch.cat([factors, second[0]]), joined
 
 
 def _gather(norms: torch.Tensor, total: Tensors) -> tuple[torch.Tensor, Tensors]:
@@ -84,6 +118,16 @@ def _gather(norms: torch.Tensor, total: Tensors) -> tuple[torch.Tensor, Tensors]
     return everyone, {
         name: part.view_as(each) for (name, each), part in zip(total.items(), parts, strict=True)
     }
+
+
+def _choose_of_chunk(
+    wanted: BuildSettings, params: Tensors, module: torch.nn.Module, loss_of: Loss
+) -> Callable[[Inputs], Tensors]:
+    if wanted.per_sample == "loop":
+        return _make_of_one(params, module, loss_of)
+    if wanted.per_sample == "opacus":
+        return _make_of_chunk_with_opacus(module, loss_of, wanted)
+    return _make_of_chunk(params, dict(module.named_buffers()), module, loss_of)
 
 
 def _make_of_chunk(
