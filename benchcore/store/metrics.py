@@ -80,7 +80,7 @@ class Metric:
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(key=STEP_TIME, place="blocks", unit="ns", over_starts="median",
-           heading="Step, queued", noun="step time", scale=STEP_SCALE),
+           heading="Step time", noun="step time", scale=STEP_SCALE),
     Metric(key="items_per_s", place="", unit="per_s", better="higher",
            heading="Items per second, queued"),
     Metric(key="latency_p50_ns", place="latency_ns", unit="ns",
@@ -95,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="latency_min_ns", place="latency_ns", unit="ns", heading="Latency, min"),
     Metric(key="latency_max_ns", place="latency_ns", unit="ns", heading="Latency, max"),
     Metric(key="host_boundness", place="", unit="factor",
-           heading="Latency / queued step", on_page=True),
+           heading="Latency / step time", on_page=True),
     Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
            heading="Memory planned", on_page=True, noun="planned memory",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),

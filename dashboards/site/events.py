@@ -46,7 +46,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
     still_open = sum(is_open(each) for each in events)
     lead = (
         f"{format_count(still_open, 'open event')} of {len(events)}; "
-        f"{format_count(len(waiting), 'suspicion')} to be measured again."
+        f"{format_count(len(waiting), 'suspicion')} not measured again yet."
     )
     listed = [
         blocks.text(lead, tone="answer"),

@@ -137,13 +137,13 @@ def _link_operations(known: Sequence[Answer]) -> Block | None:
 
 
 def summarise_answers(known: Sequence[Answer]) -> str:
-    """`Of 20 pairs, JAX is faster in 12, PyTorch is faster in 5, neither is shown faster in 3.`"""
+    """`Of 3 pairs, PyTorch is faster in 2, JAX is faster in 1.`"""
     if not known:
         return "Not known yet: no pair of versions that were the newest on their night counts."
     wins = Counter(FRAMEWORKS[row["faster"]] for row in known if row["faster"])
     listed = [f"{name} is faster in {count}" for name, count in wins.most_common()]
     if neither := len(known) - wins.total():
-        listed.append(f"neither is shown faster in {neither}")
+        listed.append(f"neither is shown to be faster in {neither}")
     return f"Of {format_count(len(known), 'pair')}, {', '.join(listed)}."
 
 

@@ -164,7 +164,7 @@ def _void_section(nights: Sequence[Mapping[str, Any]]) -> Block:
         column("share", "Of all pairs", align="number"),
         column("last", "Last night with it"),
     )
-    caption = "Pairs that do not count, by cause. The night names each pair with its reason."
+    caption = "Pairs that do not count, by cause. Each night's page lists them with their reasons."
     shown = blocks.table("void-causes", caption, columns, rows, empty="Every pair counts.")
     return blocks.section("Void pairs", [shown], id="void-causes")
 

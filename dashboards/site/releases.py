@@ -221,7 +221,7 @@ def _trend_section(
         column("since", "Since"),
         column("releases", "Releases", align="number"),
     )
-    caption = "Products of the releases' changes, which may be small each, with 99 % intervals."
+    caption = "The releases' changes multiplied, even small ones, with 99 % intervals."
     table = blocks.table(f"trends-{name_file(key[0])}", caption, columns, listed)
     name = FRAMEWORKS.get(key[0], key[0])
     title = f"{name} {key[1]} after several releases"

@@ -36,12 +36,12 @@ _NEVER_COMPILED = "torch-eager"
 NOT_MEASURED = (
     (
         "Pipeline parallelism",
-        "PyTorch has it in its own library (torch.distributed.pipelining); JAX has not, but "
+        "PyTorch has it in its own library (torch.distributed.pipelining). JAX doesn't, but "
         "documents how to write it by hand.",
     ),
     (
         "Expert parallelism",
-        "Neither has it in its own library, only the exchange between devices that it needs.",
+        "Neither has it in its own library. Both have the exchange between devices that it needs.",
     ),
     (
         "Kernels in CUDA",
@@ -49,13 +49,13 @@ NOT_MEASURED = (
     ),
     (
         "Kernels in Triton and Pallas on a CPU",
-        "A CPU only has interpreters for them, which prove that they are right and have no speed. "
-        "This project has not run them on a GPU yet.",
+        "On a CPU only interpreters run them, which show that they are right, but not how fast "
+        "they are. This project has not run them on a GPU yet.",
     ),
     (
         "Dynamic shapes in JAX",
-        "JAX compiles each shape for itself, also a function that was exported for any shape. So "
-        "PyTorch's dynamic shapes are compared with that, and with padding on both sides.",
+        "JAX compiles each shape separately, even for a function that was exported for any shape. "
+        "So PyTorch's dynamic shapes are compared with that, and with padding on both sides.",
     ),
     (
         "Libraries for training",

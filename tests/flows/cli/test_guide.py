@@ -165,8 +165,11 @@ def test_compilation_pays_against_eager_pytorch_which_has_none(tmp_path: Path) -
         (("jax", "jax"), "Of 2 pairs, JAX is faster in 2."),
         (("jax",), "Of 1 pair, JAX is faster in 1."),
         (("torch", "jax", "torch"), "Of 3 pairs, PyTorch is faster in 2, JAX is faster in 1."),
-        (("torch", None), "Of 2 pairs, PyTorch is faster in 1, neither is shown faster in 1."),
-        ((None,), "Of 1 pair, neither is shown faster in 1."),
+        (
+            ("torch", None),
+            "Of 2 pairs, PyTorch is faster in 1, neither is shown to be faster in 1.",
+        ),
+        ((None,), "Of 1 pair, neither is shown to be faster in 1."),
     ],
 )
 def test_the_guide_begins_with_who_is_faster_in_how_many_pairs(
