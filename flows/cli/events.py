@@ -62,9 +62,10 @@ def show(
     head = f"Event {found['id']}, {found['state']}: {found['series']}, since {found['since']}"
     OUT.print(head, style="bold", markup=False, soft_wrap=True)
     print_line(
-        f"The ratio changed by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}"
+        f"The ratio changed by {_move(found)}. Culprit: {found['culprit']}. Found: "
+        f"{found['reason']}."
     )
-    print_line(f"Owner: {found['owner'] or 'none'}. Device {found['device']}")
+    print_line(f"Owner: {found['owner'] or 'none'}. Fingerprint of the device: {found['device']}.")
     candidates = (found["finding"] or {}).get("candidates", [])
     if candidates:
         columns = ("side", "kind", "name", "old", "new")
