@@ -3,11 +3,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pytest
-from result_documents import JAX, TORCH, Racer, make_history
+from result_documents import JAX, TORCH, make_history
 from sqlalchemy.orm import Session
 from stored_histories import FOUND, MOVED, store_history
 
@@ -197,131 +196,6 @@ def test_input_of_the_triage_is_validated(
     with pytest.raises(UserError, match="a note or an owner, got neither"):
         annotate_event(shifted, 1, who="ann")
     assert show_event(shifted, 1)["state"] == "untriaged"
-
-
-@pytest.mark.parametrize(
-    ("culprit", "later", "expected"),
-    [
-        ("a", JAX, "fixed"),
-        ("a", NEW_JAX, "untriaged"),  # the ratio is back by other means
-        ("b", JAX, "untriaged"),
-        ("infrastructure", NEW_JAX, "fixed"),
-    ],
-)
-def test_an_event_whose_change_is_gone_closes_itself(
-    state: State, engine: Engine, culprit: str, later: Racer, expected: str
-) -> None:
-    """A release of one night, which the next one replaced."""
-    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
-    logs[10] += 0.06
-    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
-    documents[11:] = make_history(logs.tolist(), [later, TORCH])[11:]
-    store_history(engine, state, documents[:11])
-    refresh_suspicions(engine)
-    store_finding(engine, 1, _found(culprit=culprit), names=NAMES)
-    store_history(engine, state, documents)
-    refresh_suspicions(engine)
-    (event,) = list_events(engine)
-    assert event["state"] == expected
-    if expected == "fixed":
-        last = show_event(engine, 1)["history"][-1]
-        assert (last["who"], last["new"]) == ("deadheat", "fixed")
-        assert last["note"] == "the nights since 2026-01-12 are back at the old level"
-
-
-@pytest.fixture
-def recovered(state: State, engine: Engine) -> Engine:
-    """An event of a release of one night, which the next one replaced; its alert is unsent. The
-    nights since are stored, but not looked at yet."""
-    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
-    logs[10] += 0.06
-    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
-    documents[11:] = make_history(logs.tolist())[11:]
-    store_history(engine, state, documents[:11])
-    refresh_suspicions(engine)
-    details = {"cause": "JAX 0.9.1 against 0.9.0", "size": 0.06, "again": "deadheat compare"}
-    alert = {"text": "JAX is slower.", "details": details, "group": "JAX"}
-    store_finding(engine, 1, _found(), names=NAMES, alert=alert)
-    store_history(engine, state, documents)
-    return engine
-
-
-def test_an_event_that_closes_itself_leaves_an_alert_once_that_of_its_shift_is_queued(
-    recovered: Engine,
-) -> None:
-    refresh_suspicions(recovered)
-    assert [each["state"] for each in list_events(recovered)] == ["untriaged"]
-    record_sent(recovered, 1)
-    for _ in range(2):
-        refresh_suspicions(recovered)
-        ((event, alert),) = list_unsent(recovered).items()
-        assert (event, alert["text"], alert["group"]) == (1, "JAX is slower.", "JAX")
-        assert alert["note"] == "the nights since 2026-01-12 are back at the old level"
-        details = alert["details"]
-        assert (details["state"], details["cause"]) == ("fixed", "JAX 0.9.1 against 0.9.0")
-        assert details["size"] == 0.06 and "again" not in details
-    record_sent(recovered, 1)
-    refresh_suspicions(recovered)
-    assert list_unsent(recovered) == {}
-
-
-def test_what_a_person_opened_again_does_not_close_itself_again(recovered: Engine) -> None:
-    record_sent(recovered, 1)
-    refresh_suspicions(recovered)
-    record_sent(recovered, 1)
-    move_event(recovered, 1, "investigating", who="ada")
-    refresh_suspicions(recovered)
-    assert [each["state"] for each in list_events(recovered)] == ["investigating"]
-    assert list_unsent(recovered) == {}
-
-
-@pytest.mark.parametrize(("culprit", "num_events"), [("infrastructure", 1), ("a", 2)])
-def test_an_event_of_the_machine_grows_with_a_second_step_of_it(
-    state: State, engine: Engine, culprit: str, num_events: int
-) -> None:
-    """A step of another cause is an event of its own."""
-    nights = np.arange(40)
-    logs = np.random.default_rng(4).normal(0.2, 0.005, 40) + 0.05 * (nights >= 20)
-    logs += 0.05 * (nights >= 24)
-    documents = make_history(logs.tolist())
-    store_history(engine, state, documents[:23])
-    refresh_suspicions(engine)
-    alert: dict[str, Any] = {"text": "It is slower.", "details": {"suspicion": 1, "size": 0.05}}
-    store_finding(engine, 1, _found(culprit="infrastructure"), names=NAMES, alert=alert)
-    record_sent(engine, 1)
-    store_history(engine, state, documents)
-    refresh_suspicions(engine)
-    for each in choose_suspicions(engine):
-        alert["details"] = {"suspicion": each, "size": 0.1}
-        store_finding(engine, each, _found(culprit=culprit), names=NAMES, alert=alert)
-        refresh_suspicions(engine)
-    assert choose_suspicions(engine) == []
-    first = list_events(engine)[-1]
-    assert len(list_events(engine)) == num_events
-    if num_events == 1:
-        assert (first["suspicion"], first["since"]) == (2, "2026-01-25")
-        assert list_unsent(engine)[1]["details"]["state"] == "grown"
-        last = show_event(engine, 1)["history"][-1]
-        assert (last["old"], last["new"], last["who"]) == (*2 * ("infrastructure",), "deadheat")
-        assert last["note"].startswith("it grew: the level shifted by +")
-
-
-def test_two_changes_of_one_night_that_cancel_are_not_gone(state: State, engine: Engine) -> None:
-    """A driver and a release: the ratio is as before, and both events hold."""
-    logs = np.random.default_rng(4).normal(0.2, 0.005, 20)
-    logs[10] += 0.06
-    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
-    store_history(engine, state, documents[:11])
-    refresh_suspicions(engine)
-    with Session(engine) as session, session.begin():
-        first = session.get_one(SuspicionRow, 1)
-        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
-        session.add(SuspicionRow(**{name: getattr(first, name) for name in names}))
-    for number, culprit in ((1, "a"), (2, "infrastructure")):
-        store_finding(engine, number, _found(culprit=culprit), names=NAMES)
-    store_history(engine, state, documents)
-    refresh_suspicions(engine)
-    assert {each["state"] for each in list_events(engine)} == {"untriaged", "infrastructure"}
 
 
 def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:
