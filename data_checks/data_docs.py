@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -43,10 +44,14 @@ def write_data_docs(folder: Path, results: Results, without_rows: Sequence[str] 
         path.unlink()
     for name, result in results.items():
         document = ValidationResultsPageRenderer().render(result)
-        _write(
-            folder / f"{name_page(name)}.html", close_page(DefaultJinjaPageView().render(document))
-        )
+        _write(folder / f"{name_page(name)}.html", close_page(_view().render(document)))
     _write(folder / "index.html", _write_index(results, without_rows))
+
+
+@cache
+def _view() -> DefaultJinjaPageView:
+    """One for all pages: each view compiles Great Expectations' templates."""
+    return DefaultJinjaPageView()
 
 
 def name_page(suite: str) -> str:

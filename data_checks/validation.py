@@ -22,6 +22,7 @@ from great_expectations.expectations.expectation import (
 
 from benchcore.store.records import FailedCheck, Severity
 
+_COLUMNS = ("column", "column_A", "column_B")
 _ALL_ROWS = {"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]}
 
 
@@ -64,7 +65,8 @@ def validate(
         validation_definitions=[context.validation_definitions.add(checked)],
         result_format=_ALL_ROWS,
     )
-    run = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": rows})
+    given = {"dataframe": rows[_list_columns(suite, rows)]}
+    run = context.checkpoints.add(checkpoint).run(batch_parameters=given)
     (found,) = run.run_results.values()
     if len(found.results) != len(suite.expectations):
         raise CheckError(
@@ -74,14 +76,23 @@ def validate(
     failed_checks: list[FailedCheck] = []
     problems: list[str] = []
     for result in found.results:
-        failed = _failed_rows(result, suite.name)
-        described = rows.iloc[failed].astype("object")
-        records = described.where(described.notna(), None).to_dict("records")
-        failed_checks += [_describe_failure(each, suite.name, result) for each in records]
-        if not result.success and not failed:
+        if failed := _failed_rows(result, suite.name):
+            described = rows.iloc[failed].astype("object")
+            records = described.where(described.notna(), None).to_dict("records")
+            failed_checks += [_describe_failure(each, suite.name, result) for each in records]
+        elif not result.success:
             problems.append(_problem(suite.name, result))
     success = all(each.success or _severity(each) != "critical" for each in found.results)
     return SuiteResult(failed_checks, problems, len(rows), success, found)
+
+
+def _list_columns(suite: ExpectationSuite, rows: pd.DataFrame) -> list[str]:
+    """The columns that the expectations name: Great Expectations copies all that it is given, for
+    each expectation."""
+    kwargs = [each.configuration.kwargs for each in suite.expectations]
+    named = {str(each[key]) for each in kwargs for key in _COLUMNS if key in each}
+    conditions = " ".join(str(each.get("row_condition", "")) for each in kwargs)
+    return [each for each in rows.columns if each in {"row", *named} or each in conditions]
 
 
 def _failed_rows(result: ExpectationValidationResult, suite: str) -> list[int]:

@@ -29,6 +29,7 @@ from benchcore.store.frames.contenders import start_frame
 from benchcore.store.ingest import ingest_spool
 from data_checks import suites, validation
 from data_checks.check import check_campaign, read_frames
+from data_checks.rows import start_rows
 from data_checks.suites import CheckReport, list_suites, run_checks
 from data_checks.validation import CheckError, SuiteResult, validate
 
@@ -531,6 +532,24 @@ def test_only_suites_that_can_fail_are_run(state: State, monkeypatch: pytest.Mon
     ran.clear()
     assert check(state, make_document()).success
     assert {"contenders", "starts", "physics"} < set(ran) and "epochs" not in ran
+
+
+def test_a_suite_is_given_the_columns_that_it_names(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Great Expectations copies a whole table for each expectation."""
+    given: dict[str, set[str]] = {}
+    run = validation.Checkpoint.run
+
+    def note(self: Any, batch_parameters: dict[str, Any]) -> Any:
+        given[self.name.removeprefix("nightly ")] = {*batch_parameters["dataframe"].columns}
+        return run(self, batch_parameters=batch_parameters)
+
+    monkeypatch.setattr(validation.Checkpoint, "run", note)
+    assert check(state, make_document()).success
+    assert given["physics"] == {"row", "limit_share"}
+    assert given["profiles"] >= {"host_syncs", "framework", "use_case"}
+    assert given["starts"] < {*start_rows(read_frames(open_database(state.database_url), CAMPAIGN))}
 
 
 def test_a_check_that_cannot_run_is_not_a_success(state: State) -> None:
