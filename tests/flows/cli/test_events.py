@@ -117,6 +117,7 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
     text = "Event 1: caused by torch: &lt;b&gt;"
     page = State(root).link("events.html#event-1")
     sent = {"event": 1, "events": [1], "culprit": "torch", "size": 0.0, "dashboard": page}
+    sent |= {"suspicions": [None]}  # the stored alert names none
     assert posted == [{"text": text, "state": "confirmed", **sent}]
     assert _read_history(root)["event"]["unsent_alert"] is None  # a rebuild won't send it again
 
