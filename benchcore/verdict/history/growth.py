@@ -10,7 +10,12 @@ import numpy as np
 
 from benchcore.verdict.history.detect import Shift
 from benchcore.verdict.history.series import Series
-from benchcore.verdict.history.thresholds import LASTING_NIGHTS, LEVEL_NIGHTS, UNSURE_NIGHTS
+from benchcore.verdict.history.thresholds import (
+    LASTING_NIGHTS,
+    LEVEL_NIGHTS,
+    SAME_SHIFT_NIGHTS,
+    UNSURE_NIGHTS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +42,15 @@ class Growth:
     of: OpenChange
 
 
-def find_step(series: Series, shift: Shift, changes: Sequence[OpenChange]) -> Growth | None:
+def find_step(
+    series: Series,
+    shift: Shift,
+    changes: Sequence[OpenChange],
+    explained: Sequence[tuple[int, int]] = (),
+) -> Growth | None:
     """The whole of a shift in several steps, some of them after it was confirmed, once the last one
-    has lasted."""
+    has lasted. A later step that another change explains, as a release that was confirmed, is none
+    of it; these are the days that the changes compared."""
     rows = {night.number: row for row, night in enumerate(series.nights)}
     for each in changes:
         before, after = rows.get(each.before), rows.get(each.after)
@@ -47,6 +58,9 @@ def find_step(series: Series, shift: Shift, changes: Sequence[OpenChange]) -> Gr
             continue
         known = [step for step in shift.steps if before < step[0] <= after]
         later = [step for step in shift.steps if step[0] > after]
+        others = [days for days in explained if days[0] not in (days[1], each.before)]
+        if any(_is_near(series.nights[row].number, others) for row, _ in later):
+            continue
         last = len(series.nights) - LASTING_NIGHTS
         if known and later and later[-1][0] <= last:
             return Growth(
@@ -58,6 +72,12 @@ def find_step(series: Series, shift: Shift, changes: Sequence[OpenChange]) -> Gr
                 of=each,
             )
     return None
+
+
+def _is_near(number: int, explained: Sequence[tuple[int, int]]) -> bool:
+    """Whether a step of that day may belong to one of these changes: noise misplaces it."""
+    near = SAME_SHIFT_NIGHTS
+    return any(before - near < number <= after + near for before, after in explained)
 
 
 def find_drift(series: Series, later: float, changes: Sequence[OpenChange]) -> Growth | None:

@@ -71,18 +71,21 @@ def suspect(
     `explained` are the days that confirmed suspicions and returns compared, before and after: a
     release between them is not suspected again. Drift is only suspected since the last of them, and
     without another suspicion since then. Of these changes the ones that are `growing` may go on:
-    such a suspicion compares the nights before the change with the last ones.
+    such a suspicion compares the nights before the change with the last ones. A release in whose
+    night there is an edge is that edge's: a shift just before it does not compare it, too.
     """
     found = found or detect_series(series)
-    suspicions = [_suspect_shift(series, each) for each in found.shifts]
-    suspicions += [
-        _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
-    ]
+    shifts = [_suspect_shift(series, each) for each in found.shifts]
+    edges = [_place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges]
     releases = series.list_releases()
     conditions = find_new_conditions([night.conditions for night in series.nights])
     changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
-    suspicions = [_enclose_release(series, each, changes, known, explained) for each in suspicions]
+    asked = [row for row in changes if any(row == each.index for each in found.edges)]
+    suspicions = [
+        *(_enclose_release(series, each, changes, [*known, *asked], explained) for each in shifts),
+        *(_enclose_release(series, each, changes, known, explained) for each in edges),
+    ]
     for event in _suspect_changes(series, changes, conditions, found):
         if series.nights.index(event.since) in known:
             continue
@@ -93,7 +96,8 @@ def suspect(
     confirmed = max((after for _, after in explained), default=0)
     if all(each.since.number <= confirmed + SAME_SHIFT_NIGHTS for each in suspicions):
         suspicions += _suspect_drift(series, baseline, explained, growing)
-    suspicions += _suspect_steps(series, found, growing)
+    grown = [find_step(series, each, growing, explained) for each in found.shifts if each.steps]
+    suspicions += [_place_growth(series, each, "shift", "shifted") for each in grown if each]
     suspicions += _suspect_bridges(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
     suspicions = [_add_conditions(series, each, conditions) for each in suspicions]
@@ -113,13 +117,6 @@ def _suspect_shift(series: Series, shift: Shift) -> Suspicion:
         low=shift.low,
         high=shift.high,
     )
-
-
-def _suspect_steps(
-    series: Series, found: Detection, growing: Sequence[OpenChange]
-) -> list[Suspicion]:
-    grown = [find_step(series, each, growing) for each in found.shifts if each.steps]
-    return [_place_growth(series, each, "shift", "shifted") for each in grown if each]
 
 
 def _place_growth(series: Series, grown: Growth, trigger: Trigger, verb: str) -> Suspicion:

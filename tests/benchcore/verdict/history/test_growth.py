@@ -95,6 +95,35 @@ def test_a_second_step_after_a_confirmed_one_is_suspected_as_a_whole_and_once() 
     assert [_suspect(_two_steps(count), known) for count in range(28, 50)] == [[]] * 22
 
 
+@pytest.mark.parametrize("apart", [3, 6])
+def test_a_release_soon_after_a_change_of_the_machine_is_no_growth_of_it(apart: int) -> None:
+    """It was confirmed for itself; together they are one shift in two steps. If that were growth,
+    too, it would take the release's place, which would be confirmed again."""
+    release, count = 20 + apart, 45
+    nights = [
+        make_night(row, float(log), "12"[row >= release])
+        for row, log in enumerate(
+            _noise(count) + STEP * (np.arange(count) >= 20) + STEP * (np.arange(count) >= release)
+        )
+    ]
+    of_machine = StoredSuspicion(
+        id=1,
+        trigger="shift",
+        number=FIRST + 20,
+        ratio=1.05,
+        state="confirmed",
+        compared=(FIRST + 17, FIRST + 22),
+        may_grow=True,
+    )
+    of_release = replace(of_machine, id=2, number=FIRST + release, may_grow=False)
+    of_release = replace(of_release, compared=(FIRST + release - 1, FIRST + release))
+    (shift,) = detect_series(make_series(nights)).shifts
+    assert len(shift.steps) == 2
+    for until in range(release + 3, count):
+        found = _suspect(make_series(nights[:until]), [of_machine, of_release])
+        assert [each for each in found if each.trigger == "shift"] == []
+
+
 @pytest.mark.parametrize("second", [0.0, -STEP / 2])
 def test_a_confirmed_change_that_stays_or_turns_back_does_not_grow(second: float) -> None:
     (first,) = suspect(_two_steps(23))

@@ -69,6 +69,19 @@ def test_a_release_soon_after_an_accepted_change_is_suspected(
     assert [each.since.number - FIRST for each in found] == rows
 
 
+@pytest.mark.parametrize("second", [0.05, 0.1])
+def test_a_release_in_whose_night_there_is_an_edge_is_not_compared_by_a_shift_before(
+    second: float,
+) -> None:
+    """The machine changed two nights before; both would name the release as the culprit."""
+    nights = np.arange(23)
+    series = _series(_noise(23, 0.002) + 0.05 * (nights >= 20) + second * (nights >= 22), [22])
+    shift, edge = suspect(series)
+    assert (shift.trigger, shift.since.number, edge.trigger) == ("shift", FIRST + 20, "edge")
+    assert shift.before.environments == shift.after.environments
+    assert edge.before.environments != edge.after.environments
+
+
 @pytest.mark.parametrize(("accepted", "triggers"), [(None, ["bridge"]), (15, ["bridge"]), (18, [])])
 @pytest.mark.parametrize("again", [False, True], ids=["once", "measured twice"])
 def test_a_driver_is_suspected_unless_its_own_level_was_accepted(
