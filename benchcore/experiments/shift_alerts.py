@@ -150,7 +150,9 @@ def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
         moved = f"{_name_speedup(suspicion)} on {case} {_write_change(suspicion, finding)}"
     if finding.culprit not in ("a", "b", "both"):
         moved += f" since {suspicion.since:%Y-%m-%d}"
-    text = f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
+    text = f"{moved}: {_write_cause(suspicion, finding)}"
+    text += f"; {finding.rest}" if finding.rest else ""
+    text += f". Device: {suspicion.device_model}."
     changed = describe_changes(suspicion.conditions)
     return f"{text} Conditions that changed: {changed}." if changed else text
 

@@ -55,7 +55,8 @@ class Finding:
     differ a little by order or place, so only beyond the bound is it `different`. `level` is the
     log(T_b / T_a) of today with the new environments. `machine_level` is its distance from the
     nights before if no framework changed; None = it can't be judged. `machine` is the result of the
-    probe without a framework; None = there was none.
+    probe without a framework; None = there was none. `rest` is what the nights certainly moved
+    beyond a framework's change, which the reason names, too.
     """
 
     num_starts: int
@@ -69,6 +70,7 @@ class Finding:
     verdict: Answer = "more"
     culprit: CulpritSide = "unknown"
     reason: str = ""
+    rest: str = ""
 
 
 def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Finding:
@@ -167,8 +169,8 @@ def decide(
         machine_reason = _suspect_machine(starts, each, look, history.scale)
         if machine_reason:
             culprit, reason = "infrastructure", machine_reason
-        elif culprit in ("a", "b", "both"):
-            reason += _describe_rest(each, history)
+        rest = _describe_rest(each, history) if culprit in ("a", "b", "both") else ""
+        reason += f"; {rest}" if rest else ""
         if verdict == "confirmed" and not final and (machine_reason or not _is_settled(each, look)):
             verdict = "more"
         doubtful = each.control.verdict == "different" and "control" not in sure
@@ -178,7 +180,7 @@ def decide(
             verdict = "confirmed"
         if verdict == "refuted" and culprit == "unknown" and history.num_after >= LASTING_NIGHTS:
             verdict = "unknown"
-        findings.append(replace(each, verdict=verdict, culprit=culprit, reason=reason))
+        findings.append(replace(each, verdict=verdict, culprit=culprit, reason=reason, rest=rest))
     return findings
 
 
@@ -297,7 +299,7 @@ def _describe_rest(judged: Finding, history: HistoryLevels) -> str:
     if history.num_after < LASTING_NIGHTS or abs(rest) <= error + math.log1p(history.scale.bound):
         return ""
     return (
-        f"; in the nights the ratio moved by {math.expm1(moved):+.1%}, and these starts do not "
+        f"in the nights the ratio moved by {math.expm1(moved):+.1%}, and these starts do not "
         f"explain {math.expm1(rest):+.1%} of it"
     )
 

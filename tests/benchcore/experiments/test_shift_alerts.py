@@ -99,6 +99,12 @@ def _write(change: Judgement, **found: Any) -> str:
             "fell 4.8 % (2.9 to 6.5 %): JAX 0.12.0 is 5 % slower than 0.11.0.",
         ),
         (
+            SLOWER,
+            {"culprit": "b", "b": SLOWER, "rest": "in the nights the ratio moved by +10.0%"},
+            "rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than 2.14.0; in the nights the "
+            "ratio moved by +10.0%.",
+        ),
+        (
             _moved(1.092, 1.06, 2.5),
             {"culprit": "both", "a": FASTER, "b": SLOWER},
             "rose 9.2 % (6 to 150 %): JAX 0.12.0 is 4 % faster than 0.11.0 and "

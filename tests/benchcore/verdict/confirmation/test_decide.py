@@ -97,6 +97,7 @@ def test_what_the_nights_moved_beyond_a_framework_is_named(
     found = _decide(_starts(b=0.06), levels=levels)
     assert (found.verdict, found.culprit) == ("confirmed", "b")
     assert "; in the nights" not in found.reason if not named else named in found.reason
+    assert found.reason.endswith(found.rest) and bool(found.rest) == bool(named)
     plain = _decide(_starts(b=0.06), levels=replace(levels, after=0.26))
     assert "; in the nights" not in plain.reason
 
