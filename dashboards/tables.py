@@ -213,18 +213,26 @@ def _compilation(row: dict[str, Any]) -> str:
 
 
 def list_failed_checks(marks: Found) -> list[Row]:
-    """The failed checks with their reasons."""
+    """The failed checks with their reasons. What several pairs of a duel failed for the same reason
+    is listed once, with these pairs."""
+    found = dict[tuple[Any, ...], list[dict[str, Any]]]()
+    for row in to_rows(marks):
+        same = (row["duel_run"], *(str(row[key]) for key in _SAME_CHECK))
+        found.setdefault(same, []).append(row)
     return [
         {
-            "case": case_label(row),
-            "contender": _pair_of_names(row),
-            "suite": str(row["suite"]),
-            "expectation": str(row["expectation"]),
-            "reason": one_line(row["reason"], missing="no reason recorded"),
-            "effect": "does not count" if row["severity"] == "critical" else "warning",
+            "case": case_label(rows[0]),
+            "contender": "; ".join(dict.fromkeys(map(_pair_of_names, rows))),
+            "suite": str(rows[0]["suite"]),
+            "expectation": str(rows[0]["expectation"]),
+            "reason": one_line(rows[0]["reason"], missing="no reason recorded"),
+            "effect": "does not count" if rows[0]["severity"] == "critical" else "warning",
         }
-        for row in to_rows(marks)
+        for rows in found.values()
     ]
+
+
+_SAME_CHECK = ("suite", "expectation", "reason", "severity")
 
 
 def _pair_of_names(row: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sample_frames import sample_frames
 
-from dashboards.tables import describe_ratio_row, list_environments
+from dashboards.tables import describe_ratio_row, list_environments, list_failed_checks
 
 
 def _pair(**changes: Any) -> dict[str, Any]:
@@ -38,3 +38,29 @@ def test_environments_are_listed_in_the_order_of_their_versions() -> None:
         for version, key in (("0.10.0", "4d"), ("0.9.1", "62"), ("0.9.0.1", "86"), ("0.10.0", "4d"))
     ]
     assert [each["version"] for each in list_environments(rows)] == ["0.9.0.1", "0.9.1", "0.10.0"]
+
+
+def test_what_several_pairs_failed_for_one_reason_is_listed_once() -> None:
+    first = sample_frames(num_nights=1).failed_checks.to_dict("records")[0]
+    marks = [
+        {**first, **change}
+        for change in (
+            {"contender": "torch-compile", "other": "jax-jit"},
+            {"contender": "torch-eager", "other": "jax-jit"},
+            {"contender": "torch-eager", "other": "jax-jit", "reason": "differs by 1.0"},
+            {"contender": "torch-eager", "other": None},
+            {"contender": "torch-eager", "other": None, "severity": "warning"},
+            {"contender": "torch-eager", "other": None, "duel_run": "another"},
+        )
+    ]
+    rows = list_failed_checks(marks)
+    assert [(each["contender"], each["effect"]) for each in rows] == [
+        (
+            "torch-compile against jax-jit; torch-eager against jax-jit; torch-eager",
+            "does not count",
+        ),
+        ("torch-eager against jax-jit", "does not count"),
+        ("torch-eager", "warning"),
+        ("torch-eager", "does not count"),
+    ]
+    assert len({each["reason"] for each in rows}) == 2
