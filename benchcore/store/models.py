@@ -17,6 +17,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -126,11 +127,21 @@ IS_NO_CALIBRATION_RUN = DuelRun.track != CALIBRATION_TRACK
 but the calibration's: their pairs carry no information on a framework."""
 
 
+_LADDER = text("ladder IS NOT NULL")
+
+
 class ContenderRun(Base):
     """One contender of a duel run."""
 
     __tablename__ = "contender_run"
-    __table_args__ = (Index(None, "arm", "framework", "version"), _only("status", Status))
+    __table_args__ = (
+        Index(None, "arm", "framework", "version"),
+        # Few contenders crashed: all of them are found without reading the others.
+        Index(
+            "ix_contender_run_ladder", "framework", sqlite_where=_LADDER, postgresql_where=_LADDER
+        ),
+        _only("status", Status),
+    )
 
     duel_run: Mapped[str] = mapped_column(
         ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from result_documents import JAX, OLD_JAX, Racer, make_document, spool_document
+from sent_statements import record_statements
 
 from benchcore.cell.failures.workarounds import WORKAROUNDS
 from benchcore.state import State
@@ -133,3 +134,17 @@ def test_the_price_is_the_time_with_the_flag_over_the_time_without(
         assert words["cost"].endswith("the time of resnet50 tiny (0.8.2)")
     else:
         assert row["cost"] is None
+
+
+def test_crash_ladders_are_found_without_reading_other_contenders(
+    engine: Engine, state: State
+) -> None:
+    _spool(state, 1, _AVOIDED)
+    _spool(state, 2, JAX)
+    ingest_spool(engine, state)
+    assert [arm for *_, arm in list_crashed(engine)] == ["jax-jit"]
+    sent = record_statements(engine, lambda: list_crashed(engine))[-1]
+    with engine.connect() as connection:
+        steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sent[0]}", sent[1]).all()
+    assert "INDEX ix_contender_run_ladder" in str(steps[0]), steps
+    assert not [each for each in steps if "SCAN" in str(each)], steps
