@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine
 
 from benchcore.cell.result.start import STAGES
 from benchcore.store.frames.ceilings import add_physics, read_sentinels
@@ -17,6 +16,7 @@ from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
     Campaigns,
+    Runs,
     columns_of,
     read_frame,
     select_columns,
@@ -38,6 +38,9 @@ _OF_CONTENDER = (
     *("name", "position", "arm", "role", "framework", "version", "environment_key"),
     *("python_version", "build", "status", "stage", "reason", "cause", "cold", "warm"),
 )
+_NAMED = ("name", "status", *_CACHES)
+_OF_AMOUNTS = ("start_index", "caches", "stages", "median_step_ns", "measured", "energy")
+"""Columns of a start that the metrics of `amount_frame` need."""
 _OF_START = (
     *("start_index", "status", "caches", "compilation", "cache_hits", "stages", "warm_up"),
     *("steps_per_block", "compilations_in_blocks", "num_blocks", "shortest_block_ns"),
@@ -73,62 +76,86 @@ def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame
     return add_physics(amounts, read_sentinels(engine, campaign)), starts
 
 
-def amount_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """As `contender_frame`, without the shares of ceilings."""
-    return _take_earlier_passes(engine, _read_contenders(engine, campaign)[0])
+def amount_frame(
+    engine: Engine, campaign: Campaigns | Runs = None, metrics: Collection[str] | None = None
+) -> pd.DataFrame:
+    """As `contender_frame`, without the shares of ceilings; with `metrics`, only these of what was
+    measured, whose columns alone are read."""
+    return _take_earlier_passes(engine, _read_contenders(engine, campaign, metrics)[0], metrics)
 
 
-def _read_contenders(engine: Engine, campaign: Campaigns) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _read_contenders(
+    engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frame as it was measured, without earlier passes and the shares of ceilings, and that of
     the starts. Starts are read last: what is stored meanwhile has no contender without its
     starts."""
+    of_duel = _OF_DUEL if only is None else ("passes_of",)
     query = select_columns(
         *CASE,
-        *columns_of(DuelRun, *_OF_DUEL),
-        *columns_of(ContenderRun, *_OF_CONTENDER),
+        *columns_of(DuelRun, *of_duel),
+        *columns_of(ContenderRun, *(_OF_CONTENDER if only is None else _NAMED)),
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),
     )
     query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
-    starts = _read_starts(engine, campaign)
-    compiled_s = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
-    compiled = starts.assign(compiled_s=compiled_s)
-    per_start = starts.groupby(["duel_run", "name"])
+    starts = _read_starts(engine, campaign, only)
     of_starts = pd.DataFrame(
-        {
-            "num_starts": per_start.size(),
-            "num_blocks": per_start["num_blocks"].sum(),
-            "num_degraded": per_start["num_degraded"].sum(min_count=1),
-            "num_unsteady": per_start["unsteady"].sum(min_count=1),
-            **{key: per_start[key].mean() for key in ("program_ops", "host_dispatch_ns")},
-            "fastest_step_ns": per_start["median_step_ns"].min(),
-            **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
-            **{key: per_start[key].agg(how) for key, how in over_starts().items()},
-            **{
-                caches: compiled.loc[compiled["caches"].eq(caches)]
-                .groupby(["duel_run", "name"])["compiled_s"]
-                .mean()
-                for caches in _CACHES
-            },
-        }
+        {key: make() for key, make in _list_sums(starts).items() if only is None or key in only}
     )
     of_starts = of_starts.join(_summarise_samples(starts.pop("latency_ns"), starts))
     untimed = {each: contenders.pop(each).map(_sum_compilation) for each in _CACHES}
     frame = contenders.join(of_starts, on=["duel_run", "name"])
     for caches, seconds in untimed.items():
-        frame[f"{caches}_compile_s"] = frame.pop(caches).fillna(seconds.astype("float64"))
+        if (key := f"{caches}_compile_s") in frame:
+            frame[key] = frame.pop(key).fillna(seconds.astype("float64"))
+    if only is not None:
+        return _add_rate(frame), starts
     times = zip(frame["latency_p50_ns"], frame["median_step_ns"], strict=True)
     frame["host_boundness"] = pd.Series(
         [host_boundness(*each) for each in times], index=frame.index, dtype="float64"
     )
-    frame["items_per_s"] = frame["batch"] / frame["median_step_ns"] * 1e9
     counts = ["num_starts", "num_blocks"]
     whole = {each: frame[each].fillna(0).astype("int64") for each in counts}
-    return frame.assign(**whole), starts
+    return _add_rate(frame).assign(**whole), starts
 
 
-def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
+def _add_rate(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(items_per_s=frame["batch"] / frame["median_step_ns"] * 1e9)
+
+
+def _list_sums(starts: pd.DataFrame) -> dict[str, Callable[[], Any]]:
+    """By column of the contenders' frame, what computes it from the starts that were read."""
+    per_start = starts.groupby(["duel_run", "name"])
+
+    def compile_with(caches: str) -> Any:
+        seconds = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
+        of_caches = starts.assign(compiled_s=seconds).loc[starts["caches"].eq(caches)]
+        return of_caches.groupby(["duel_run", "name"])["compiled_s"].mean()
+
+    return {
+        "num_starts": per_start.size,
+        "num_blocks": lambda: per_start["num_blocks"].sum(),
+        "num_degraded": lambda: per_start["num_degraded"].sum(min_count=1),
+        "num_unsteady": lambda: per_start["unsteady"].sum(min_count=1),
+        **{
+            key: lambda key=key: per_start[key].mean()
+            for key in ("program_ops", "host_dispatch_ns")
+        },
+        "fastest_step_ns": lambda: per_start["median_step_ns"].min(),
+        **{f"{each}_s": lambda each=each: per_start[f"{each}_s"].mean() for each in STAGES},
+        **{
+            key: lambda key=key, how=how: per_start[key].agg(how)
+            for key, how in over_starts().items()
+        },
+        **{f"{each}_compile_s": lambda each=each: compile_with(each) for each in _CACHES},
+    }
+
+
+def _take_earlier_passes(
+    engine: Engine, frame: pd.DataFrame, only: Collection[str] | None = None
+) -> pd.DataFrame:
     """What passes measure, from the duel run whose passes are valid: of these campaigns, or of
     others, which are read as well."""
     wanted = set(frame["passes_of"].dropna())
@@ -136,14 +163,11 @@ def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
         return frame.assign(passes_campaign=None, passes_at=pd.NaT)
     measured = frame
     if elsewhere := wanted - set(frame["duel_run"]):
-        query = select(DuelRun.campaign).where(DuelRun.id.in_(elsewhere)).distinct()
-        with Session(engine) as session:
-            others = list(session.scalars(query))
-        measured = pd.concat([frame, _read_contenders(engine, others)[0]])
+        measured = pd.concat([frame, _read_contenders(engine, Runs(elsewhere), only)[0]])
     keys = list(zip(frame["passes_of"], frame["name"], strict=True))
     earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
     valid = frame["status"].eq("ok") & earlier["campaign"].notna()
-    for key in _OF_PASSES:
+    for key in _OF_PASSES if only is None else (each for each in _OF_PASSES if each in only):
         frame[key] = frame[key].fillna(earlier[key].where(valid))
     campaign = earlier["campaign"].astype("object")
     return frame.assign(
@@ -188,8 +212,12 @@ def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     return _read_starts(engine, campaign).drop(columns="latency_ns")
 
 
-def _read_starts(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
-    """`start_frame` with the column `latency_ns`."""
+def _read_starts(
+    engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None = None
+) -> pd.DataFrame:
+    """`start_frame` with the column `latency_ns`. With `only` some metrics of contenders, without
+    the columns that just others need."""
+    of_start = _OF_START if only is None else _OF_AMOUNTS
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),
@@ -197,7 +225,7 @@ def _read_starts(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
         *columns_of(ContenderRun, "name", "arm", "framework", "version"),
         ContenderRun.status.label("contender_status"),
         StartRun.started_at.label("start_started_at"),
-        *columns_of(StartRun, *_OF_START, *IN_COLUMNS, "latency_ns"),
+        *columns_of(StartRun, *of_start, *IN_COLUMNS, "latency_ns"),
     )
     query = query.join(ContenderRun).join(StartRun)
     order = (*OLDEST_FIRST, ContenderRun.position, StartRun.start_index)
@@ -205,15 +233,25 @@ def _read_starts(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
     for stage in STAGES:
         seconds = [stages[stage] for stages in frame["stages"]]
         frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
-    unsteady = [None if each is None else float(not each["steady"]) for each in frame["warm_up"]]
-    frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
-    operations = [count_operations(each) for each in frame["profile"]]
-    frame["program_ops"] = pd.Series(operations, index=frame.index, dtype="float64")
-    profiles = zip(frame["profile"], frame["kind"], strict=True)
-    steps = [profile_step(profile, on_gpu=kind == "gpu") for profile, kind in profiles]
-    dispatched = [None if each is None else each.dispatch_ns for each in steps]
-    frame["host_dispatch_ns"] = pd.Series(dispatched, index=frame.index, dtype="float64")
+    if only is None:
+        frame = _read_profiles(frame)
     for metric in IN_MEASURED:
         values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]
         frame[metric.key] = pd.Series(values, index=frame.index, dtype="float64")
-    return frame.drop(columns=["stages", "warm_up", "measured", "profile", "kind"])
+    return frame.drop(columns=["stages", "measured", "kind"])
+
+
+def _read_profiles(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame of starts with what it has of the warm-up and of the profile."""
+    unsteady = [None if each is None else float(not each["steady"]) for each in frame["warm_up"]]
+    operations = [count_operations(each) for each in frame["profile"]]
+    profiles = zip(frame["profile"], frame["kind"], strict=True)
+    steps = [profile_step(profile, on_gpu=kind == "gpu") for profile, kind in profiles]
+    dispatched = [None if each is None else each.dispatch_ns for each in steps]
+    found = {"unsteady": unsteady, "program_ops": operations, "host_dispatch_ns": dispatched}
+    return frame.drop(columns=["warm_up", "profile"]).assign(
+        **{
+            name: pd.Series(values, index=frame.index, dtype="float64")
+            for name, values in found.items()
+        }
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -22,6 +23,15 @@ CASE = (
     *(DuelRun.batch, DuelRun.precision, DuelRun.track),
 )
 OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Some duel runs, of whatever campaign."""
+
+    ids: Collection[str]
+
+
 Campaigns = str | Sequence[str] | None
 """One campaign, several, or (None) all."""
 _MAY_BE_MISSING = {
@@ -44,17 +54,19 @@ def select_columns(
     return select(*columns).select_from(DuelRun)
 
 
-def of_campaigns(query: Select[Any], campaign: Campaigns) -> Select[Any]:
-    """The query, of the duel runs of these campaigns only."""
+def of_campaigns(query: Select[Any], campaign: Campaigns | Runs) -> Select[Any]:
+    """The query, of the duel runs of these campaigns only, or of these."""
     if campaign is None:
         return query
+    if isinstance(campaign, Runs):
+        return query.where(DuelRun.id.in_(campaign.ids))
     if isinstance(campaign, str):
         return query.where(DuelRun.campaign == campaign)
     return query.where(DuelRun.campaign.in_(campaign))
 
 
-def read_frame(engine: Engine, query: Select[Any], campaign: Campaigns) -> pd.DataFrame:
-    """The rows of a query, of these campaigns."""
+def read_frame(engine: Engine, query: Select[Any], campaign: Campaigns | Runs) -> pd.DataFrame:
+    """The rows of a query, of these campaigns or duel runs."""
     query = of_campaigns(query, campaign)
     columns = {each["name"]: each["type"] for each in query.column_descriptions}
     with engine.connect() as connection:  # a session makes its own rows of them first

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Engine, Row, and_, bindparam, case, func, 
 from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
+from benchcore.store.frames.reading import Runs
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio, skip_index
 from benchcore.store.series import ROLLING
 from benchcore.verdict.duel.physics import SENTINELS
@@ -31,6 +32,8 @@ _AMOUNTS = (
     *("state_bytes_per_device", "communicated_bytes", "numpy_step_ns"),
     *("new_shape_s", "after_new_shapes"),
 )
+_AT_ONCE = 500
+"""Duel runs of one query: SQLite limits its variables."""
 _NEVER_COMPILED = "torch-eager"
 """Arms that begin so. JAX's eager operations are compiled, each for itself."""
 NOT_MEASURED = (
@@ -258,16 +261,15 @@ def _read_amounts(
     engine: Engine, rows: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str], dict[str, float | None]]:
     """By duel run and contender."""
-    campaigns = sorted({row["campaign"] for row in rows if row["counts"]})
-    if not campaigns:
-        return {}
-    frame = amount_frame(engine, campaigns)
-    wanted = frame["duel_run"].isin([row["duel_run"] for row in rows])
-    frame = frame.loc[wanted, ["duel_run", "name", *_AMOUNTS]]
-    return {
-        (row["duel_run"], row["name"]): {key: _to_number(row[key]) for key in _AMOUNTS}
-        for row in frame.to_dict("records")
-    }
+    campaigns = {row["campaign"] for row in rows if row["counts"]}
+    runs = sorted({row["duel_run"] for row in rows if row["campaign"] in campaigns})
+    found = dict[tuple[str, str], dict[str, float | None]]()
+    for first in range(0, len(runs), _AT_ONCE):
+        part = Runs(runs[first : first + _AT_ONCE])
+        frame = amount_frame(engine, part, _AMOUNTS).loc[:, ["duel_run", "name", *_AMOUNTS]]
+        for row in frame.to_dict("records"):
+            found[row["duel_run"], row["name"]] = {key: _to_number(row[key]) for key in _AMOUNTS}
+    return found
 
 
 def _to_number(value: Any) -> float | None:

@@ -7,15 +7,18 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
+from sent_statements import record_statements
 
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.frames.contenders import contender_frame, start_frame
+from benchcore.store.frames.contenders import amount_frame, contender_frame, start_frame
 from benchcore.store.frames.duels import equivalence_frame, failed_check_frame
 from benchcore.store.frames.profiles import profile_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.frames.reading import Runs
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.metrics import METRICS
 from benchcore.store.records import FailedCheck
 from benchcore.store.reports.campaign import list_contenders, list_profiles
 
@@ -282,3 +285,32 @@ def test_starts_that_were_not_steady_when_their_clock_began_are_counted(
     assert pd.isna(found[torch["name"]])
     listed = {row["name"]: row["num_unsteady"] for row in list_contenders(engine, CAMPAIGN)}
     assert listed == {jax["name"]: 1, old["name"]: 0, torch["name"]: None}
+
+
+def test_some_amounts_of_some_duel_runs_are_those_of_the_frame(
+    engine: Engine, state: State
+) -> None:
+    first = make_document((JAX, TORCH))
+    for start in first["contenders"][0]["starts"]:
+        start["latency_ns"] = [2_000_000] * 70
+        start["energy"] = {"gross_mj": 8.0, "idle_mw": 2e3, "window_ns": 10**6, "steps": 2}
+    later = make_document((JAX, TORCH), duel_run="e" * 16)
+    later["campaign"] = "later"
+    at = first["allocation"]["started_at"]
+    earlier = {"duel_run": first["duel_run"], "campaign": first["campaign"], "at": at}
+    later["duel"]["passes_of"] = earlier
+    for document in (first, later, make_document((JAX, TORCH), duel_run="f" * 16)):
+        spool_document(state.spool, document)
+    assert not ingest_spool(engine, state).rejected
+    every = contender_frame(engine)
+    metrics = [each.key for each in METRICS if each.key not in _OF_OTHER_COLUMNS]
+    wanted = every.loc[every["campaign"] == "later", ["duel_run", "name", *metrics]]
+    runs = Runs(["e" * 16])
+    found = amount_frame(engine, runs, metrics)[list(wanted)]
+    pd.testing.assert_frame_equal(found, wanted.reset_index(drop=True))
+    assert found["median_step_ns"].notna().all() and found["gross_mj"].notna().any()
+    sent = record_statements(engine, lambda: amount_frame(engine, runs, metrics))
+    assert not [each for each, _ in sent if "profile" in each or "environment_key" in each]
+
+
+_OF_OTHER_COLUMNS = ("host_boundness", "program_ops", "host_dispatch_ns")
