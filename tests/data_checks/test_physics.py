@@ -24,6 +24,7 @@ from benchcore.experiments.compare import summarise
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.ceilings import read_sentinels
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list, list_contenders, list_failures
@@ -276,6 +277,16 @@ def test_a_precision_without_its_sentinel_has_no_ceiling(
     report = check_campaign(engine, CAMPAIGN)
     assert report.failed_checks == ()
     assert "mlp tiny: no ceiling measured: compute" in report.unbounded
+    engine.dispose()
+
+
+def test_sentinels_of_other_devices_are_not_read(state: State) -> None:
+    own, other = matmul(), matmul() | {"duel_run": "9" * 16, "campaign": "elsewhere"}
+    other["allocation"]["device"]["fingerprint"] = "f" * 16
+    engine = ingest(state, own, other, candidate())
+    device = own["allocation"]["device"]["fingerprint"]
+    assert [each for each, _ in read_sentinels(engine, CAMPAIGN)] == [device]
+    assert {each for each, _ in read_sentinels(engine, None)} == {device, "f" * 16}
     engine.dispose()
 
 

@@ -4,24 +4,24 @@ them."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, not_, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, Row, not_, or_, select
 
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.planning.catalog import count_devices, winograd_share
 from benchcore.protocol import Status
-from benchcore.store.frames.reading import Campaigns, of_campaigns, select_columns
-from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
+from benchcore.store.frames.reading import Campaigns, columns_of, of_campaigns, select_columns
+from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun, skip_index
 from benchcore.verdict.duel.physics import (
     GPU_CACHE_BYTES,
     SENTINELS,
+    Ceilings,
     RooflineCheck,
     SentinelTime,
     Work,
@@ -32,6 +32,12 @@ from benchcore.verdict.duel.physics import (
 
 RECENT_DAYS = 30
 """How long a ceiling holds: drivers, clocks and cooling change."""
+
+
+_OF_DUEL = (
+    *("id", "campaign", "started_at", "workload", "precision", "device_fingerprint", "method"),
+    *("flops_per_step", "least_bytes_per_step"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +70,20 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     read = frame.loc[:, list(_READ)]
     for row in read.drop_duplicates("duel_run").to_dict("records"):
         times[row["duel_run"]] = _list_times(row, sentinels)
-    findings = _void_where_both_are_beyond(
-        frame,
-        [
-            _judge(row, times[row["duel_run"]], find_shape(row["workload"], row["case_name"]))
-            for row in read.to_dict("records")
-        ],
-    )
+
+    @cache
+    def find(duel_run: str, precision: str) -> Ceilings:
+        return find_ceilings(times[duel_run], precision)
+
+    findings = [
+        _judge(
+            row,
+            find(row["duel_run"], row["precision"]),
+            find_shape(row["workload"], row["case_name"]),
+        )
+        for row in read.to_dict("records")
+    ]
+    findings = _void_where_both_are_beyond(frame, findings)
     added = {
         name: pd.Series(
             [getattr(each, name) for each in findings], index=frame.index, dtype="float64"
@@ -114,17 +127,15 @@ def _find_shape(workload: str, case: str) -> tuple[int, float]:
 
 def _list_times(row: Mapping[str, Any], sentinels: Sentinels) -> list[SentinelTime]:
     begun = row["started_at"]
+    oldest = begun - timedelta(days=RECENT_DAYS)
     return [
         each.time
         for each in sentinels.get((row["device_fingerprint"], row["method"]), [])
-        if each.campaign == row["campaign"]
-        or begun - timedelta(days=RECENT_DAYS) <= each.started_at <= begun
+        if each.campaign == row["campaign"] or oldest <= each.started_at <= begun
     ]
 
 
-def _judge(
-    row: Mapping[str, Any], times: Sequence[SentinelTime], shape: tuple[int, float]
-) -> RooflineCheck:
+def _judge(row: Mapping[str, Any], ceilings: Ceilings, shape: tuple[int, float]) -> RooflineCheck:
     """Judge the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
     # A ceiling is one GPU's. Several devices of a CPU are parts of it.
@@ -136,57 +147,58 @@ def _judge(
         cache_bytes=GPU_CACHE_BYTES if gpu else row["host"].get("cache_bytes"),
     )
     step_ns = row["fastest_step_ns"]
-    return judge_step(
-        work, find_ceilings(times, row["precision"]), None if pd.isna(step_ns) else step_ns
-    )
+    return judge_step(work, ceilings, None if pd.isna(step_ns) else step_ns)
 
 
 def read_sentinels(engine: Engine, campaign: Campaigns) -> Sentinels:
-    """The sentinels of a campaign and of the RECENT_DAYS before it: those that finished, and agree
-    with each other."""
+    """The sentinels of a campaign and of the RECENT_DAYS before it, on its devices: those that
+    finished, and agree with each other."""
     disagrees = select(Equivalence.duel_run).where(
         Equivalence.duel_run == DuelRun.id,
         not_(Equivalence.agrees),
         or_(Equivalence.a == ContenderRun.name, Equivalence.b == ContenderRun.name),
     )
     query = (
-        select_columns(DuelRun, StartRun.contender, StartRun.blocks)
+        select_columns(*columns_of(DuelRun, *_OF_DUEL), StartRun.contender, StartRun.blocks)
         .join(ContenderRun)
         .join(StartRun)
         .where(
-            DuelRun.workload.in_(SENTINELS),
+            skip_index(DuelRun.workload).in_(SENTINELS),  # their index has those of all years
             not_(DuelRun.case_name.startswith("tiny")),  # too small to reach a ceiling
             ContenderRun.status == "ok",
             not_(disagrees.exists()),
         )
     )
     sentinels = defaultdict[tuple[str, int], list[_SentinelRun]](list)
-    with Session(engine) as session:
+    with engine.connect() as connection:
         if campaign is not None:
-            of_campaign = of_campaigns(select(DuelRun.started_at), campaign)
-            begun = list(session.scalars(of_campaign))
+            own = of_campaigns(select(DuelRun.device_fingerprint, DuelRun.started_at), campaign)
+            devices, begun = set[str](), list[datetime]()
+            for device, at in connection.execute(own):
+                devices.add(device)
+                begun.append(at)
             if not begun:
                 return sentinels
             oldest, newest = min(begun) - timedelta(days=RECENT_DAYS), max(begun)
-            query = query.where(DuelRun.started_at.between(oldest, newest))
-        for duel, contender, blocks in session.execute(query):
-            if blocks:
+            query = query.where(
+                DuelRun.started_at.between(oldest, newest), DuelRun.device_fingerprint.in_(devices)
+            )
+        for row in connection.execute(query):
+            if row.blocks:
                 run = _SentinelRun(
-                    campaign=duel.campaign,
-                    started_at=duel.started_at,
-                    time=_fastest(duel, contender, blocks),
+                    campaign=row.campaign, started_at=row.started_at, time=_find_fastest(row)
                 )
-                sentinels[duel.device_fingerprint, duel.method].append(run)
+                sentinels[row.device_fingerprint, row.method].append(run)
     return sentinels
 
 
-def _fastest(duel: DuelRun, contender: str, blocks: list[Mapping[str, Any]]) -> SentinelTime:
-    undisturbed = [each["elapsed_ns"] / each["steps"] for each in leave_out_degraded(blocks)]
+def _find_fastest(row: Row[Any]) -> SentinelTime:
+    undisturbed = [each["elapsed_ns"] / each["steps"] for each in leave_out_degraded(row.blocks)]
     return SentinelTime(
-        source=f"{contender} of {duel.id}",
-        workload=duel.workload,
-        precision=duel.precision,
-        flops=duel.flops_per_step,
-        least_bytes=duel.least_bytes_per_step,
+        source=f"{row.contender} of {row.id}",
+        workload=row.workload,
+        precision=row.precision,
+        flops=row.flops_per_step,
+        least_bytes=row.least_bytes_per_step,
         step_ns=min(undisturbed, default=None),
     )
