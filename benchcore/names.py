@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from benchcore.protocol import DEFAULT_TRACK
@@ -122,8 +123,15 @@ def name_precision(precision: str) -> str:
 def name_rest(row: Mapping[str, Any]) -> str:
     """What a case's name has beyond use case, batch and precision: `112px`, `8 ConvNets`, or `on 2
     devices` of `x2`."""
-    known = {f"b{row['batch']}", *str(row["precision"]).split("_")}
-    name = re.sub(rf"(^|_){row['use_case']}(_|$)", "_", str(row["case_name"]))
+    named = (str(row[key]) for key in ("batch", "precision", "use_case", "case_name"))
+    return _name_rest(*named)
+
+
+@cache
+def _name_rest(batch: str, precision: str, use_case: str, case_name: str) -> str:
+    """A page names the same case in many of its rows."""
+    known = {f"b{batch}", *precision.split("_")}
+    name = re.sub(rf"(^|_){use_case}(_|$)", "_", case_name)
     words = "_".join(each for each in name.split("_") if each and each not in known)
     parts: list[list[str]] = [[]]
     for word in re.findall(rf"(?:{'|'.join(_NETWORKS)})_n\d+|[^_]+", words):

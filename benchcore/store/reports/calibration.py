@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, Row, and_, func, select
+from sqlalchemy import Engine, Row, select
 from sqlalchemy.orm import Session
 
 from benchcore.protocol import METHOD
@@ -293,25 +293,19 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     )
     newest_first = (DuelRun.started_at.desc(), DuelRun.id)
     recent = select(DuelRun.id).order_by(DuelRun.started_at.desc()).limit(_MOST_RUNS)
-    place = func.row_number().over(partition_by=series, order_by=newest_first).label("place")
-    ranked = (
-        select(PairRatio.duel_run, PairRatio.a, PairRatio.b, *series, place)
+    query = (
+        select(*series, PairRatio.start_log_ratios)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
         .where(*IN_SERIES, skip_index(PairRatio.kind) == "cross_framework")
         .where(DuelRun.id.in_(recent), DuelRun.started_at >= oldest)
-        .subquery()
-    )
-    same = [getattr(PairRatio, name) == ranked.c[name] for name in ("duel_run", "a", "b")]
-    query = (
-        select(*(ranked.c[each.key] for each in series), PairRatio.start_log_ratios)
-        .join(ranked, and_(*same))
-        .where(ranked.c.place <= NEWEST_NIGHTS)
-        .order_by(ranked.c.place)
+        .order_by(*newest_first)
     )
     nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)
     with Session(engine) as session:
         for workload, case, a, b, device, logs in session.execute(query):
-            nights[f"{workload} {case}: {a} against {b}", device].append(logs)
+            of_series = nights[f"{workload} {case}: {a} against {b}", device]
+            if len(of_series) < NEWEST_NIGHTS:
+                of_series.append(logs)
     listed = []
     for (title, device), newest in sorted(nights.items()):
         smallest = find_smallest_visible(newest)

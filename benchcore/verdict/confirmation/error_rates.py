@@ -222,11 +222,14 @@ def measure_spread(nights: Iterable[Sequence[float]]) -> Spread | None:
     freedom = sum(len(night) - 1 for night in kept)
     if freedom < FEWEST_FREEDOM:
         return None
-    squares = sum(float(((night - night.mean()) ** 2).sum()) for night in kept)
+    centres = [night.mean() for night in kept]
+    squares = sum(
+        float(((night - centre) ** 2).sum()) for night, centre in zip(kept, centres, strict=True)
+    )
     variance = squares / freedom
     if len(kept) < FEWEST_STARTS:
         return Spread(starts=math.sqrt(variance), nights=None)
-    means = np.array([night.mean() for night in kept])
+    means = np.array(centres)
     explained = variance * float(np.mean([1 / len(night) for night in kept]))
     beyond = max(0.0, float(means.var(ddof=1)) - explained)
     return Spread(starts=math.sqrt(variance), nights=math.sqrt(beyond))
