@@ -346,11 +346,13 @@ def _read_differences(
     """What differs between both versions in the duel of the largest change, or else in the first
     one that has both."""
     numbers = find_duels(plan, request)
-    changed = [numbers.get(key_of(row)) for row in _list_changed(rows)[:1]]
+    largest = _list_changed(rows)[:1]
+    changed = [numbers.get(key_of(row)) for row in largest]
+    arm = largest[0]["a_arm"] if largest else ""
     for number in sorted(range(len(plan.duels)), key=lambda number: number not in changed):
         duel = plan.duels[number]
         path = result_path(state, plan.campaign, duel.duel_run)
-        sides = _find_sides(read_document(path), request) if path.exists() else None
+        sides = find_sides(read_document(path), request, arm) if path.exists() else None
         if sides is not None:
             return [
                 {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
@@ -360,14 +362,16 @@ def _read_differences(
     return []
 
 
-def _find_sides(
-    document: Mapping[str, Any], request: ReleaseRequest
+def find_sides(
+    document: Mapping[str, Any], request: ReleaseRequest, arm: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    found = {
-        each["version"]: each
-        for each in reversed(document["contenders"])
-        if each["framework"] == request.framework and each["status"] == "ok"
-    }
-    if request.old not in found or request.new not in found:
-        return None
-    return found[request.old], found[request.new]
+    """The old and the new version's contenders in a duel, of this arm if it has both, else of the
+    first one that has; None = there is none."""
+    of_arms = defaultdict[str, dict[str, Mapping[str, Any]]](dict)
+    for each in document["contenders"]:
+        if each["framework"] == request.framework and each["status"] == "ok":
+            of_arms[each["arm"]].setdefault(each["version"], each)
+    for name in sorted(of_arms, key=lambda each: each != arm):
+        if {request.old, request.new} <= of_arms[name].keys():
+            return of_arms[name][request.old], of_arms[name][request.new]
+    return None

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from result_documents import TORCH, make_document
 from written_releases import (
     CAMPAIGN,
     CASES,
@@ -32,7 +33,12 @@ from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
 from benchcore.experiments.outbox import write_body
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.experiments.release import ReleaseVerdict, judge_release, list_details
+from benchcore.experiments.release import (
+    ReleaseVerdict,
+    find_sides,
+    judge_release,
+    list_details,
+)
 from benchcore.experiments.release_cause import TimedMeasurer, describe_cause
 from benchcore.experiments.release_duels import STARTS, ReleaseRequest
 from benchcore.experiments.rounds import RunContext
@@ -318,3 +324,32 @@ def test_no_round_of_the_search_begins_once_its_time_is_spent(tmp_path: Path) ->
     with pytest.raises(CampaignIncompleteError, match="the time budget was spent"):
         TimedMeasurer(measurer=written, over=time.monotonic()).measure(plan, "another")
     assert written.titles == ["a round"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "crashed", "expected"),
+    [
+        ("torch-eager", None, "torch-eager"),
+        ("torch-compile", None, "torch-compile"),
+        ("torch-compile", "torch-compile-2.10.0", "torch-eager"),  # not an old and a new arm
+    ],
+)
+def test_differences_are_those_of_the_arm_that_changed(
+    arm: str, crashed: str | None, expected: str
+) -> None:
+    racers = [
+        dataclasses.replace(TORCH, name=name, version=version, arm=name.rpartition("-")[0])
+        for version in ("2.9.0", "2.10.0")
+        for name in (f"torch-eager-{version}", f"torch-compile-{version}")
+    ]
+    racers = [
+        dataclasses.replace(each, status="crash") if each.name == crashed else each
+        for each in racers
+    ]
+    named = {"framework": "torch", "new": "2.10.0", "old": "2.9.0", "campaign": "x"}
+    sides = find_sides(make_document(racers), ReleaseRequest(**named, budget_s=0.0), arm)  # type: ignore[arg-type]
+    assert sides is not None
+    assert [(each["arm"], each["version"]) for each in sides] == [
+        (expected, "2.9.0"),
+        (expected, "2.10.0"),
+    ]
