@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,9 @@ def _figures(engine: Engine, folder: Path) -> Iterator[str]:
                 continue
             yield format_speedup(row["log_ratio"], row["low"], row["high"])
             yield format_speedup(-row["log_ratio"], -row["high"], -row["low"])
+        for row in list_certificates(engine, campaigns=[folder.name]):
+            if row["factors"]["low"] is not None:
+                yield format_speedup(*(log(row["factors"][k]) for k in ("ratio", "low", "high")))
     else:
         frames = [
             each(engine, folder.name) for each in (ratio_frame, failed_check_frame, contender_frame)

@@ -143,14 +143,22 @@ def summarise_packages(found: Attribution, target: BisectTarget) -> str:
 
 def _summarise_culprit(culprit: PackageCulprit, target: BisectTarget) -> str:
     factor = culprit.effect.ratios
-    effect = f"makes the {target.judged.noun} {factor['ratio']:.3g} times what it was"
+    verb = "makes" if len(culprit.packages) == 1 else "make"
+    effect = f"{verb} the {target.judged.noun} {factor['ratio']:.3g} times what it was"
     if target.metric == STEP_TIME:
-        effect = f"makes a step take {factor['ratio']:.3g} times as long"
-    text = f"{' and '.join(culprit.packages)} {effect}"
+        effect = f"{verb} a step take {factor['ratio']:.3g} times as long"
+    text = f"{_name_packages(culprit.packages)} {effect}"
     text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
     if culprit.manner == "together":
         text += f", but only together with {', '.join(culprit.partners)}"
     return f"{text}; {culprit.reason}"
+
+
+def _name_packages(names: Sequence[str]) -> str:
+    """`jaxlib and jax`; of many the first and the last, which is the framework if it moved."""
+    if len(names) <= _MOST_NAMED:
+        return " and ".join(names)
+    return f"{len(names)} packages together, from {names[0]} to {names[-1]},"
 
 
 def shorten_state(moved: Moved) -> str:

@@ -37,6 +37,8 @@ _FIRST_REASON = re.compile(r"Because (.{1,300}?), we can conclude")
 """The beginning of uv's explanation: which package depends on which. The rest follows from it."""
 _CONFLICT = re.compile(r"(\S+) depends on ([\w.-]+)(\S+) and \2==(\S+)")
 """A requirement of a package, and the version that we pinned."""
+_MARKER = re.compile(r"\{[^{}]*\}")
+"""Where a requirement holds, as uv writes it: `{sys_platform == 'linux'}`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,7 @@ def _query_resolver(between: Between, moved: Moved) -> str | None:
 
 def _shorten(explanation: str, pins: Mapping[str, str]) -> str:
     """`jax==0.10.1 requires jaxlib==0.10.1`: the first reason, without our own pin."""
+    explanation = _MARKER.sub("", explanation)
     first = _FIRST_REASON.search(explanation)
     if first is None:
         return explanation[:_MOST_WORDS]

@@ -28,7 +28,7 @@ _VERSION_PURPOSES = {
     "rest": "remaining change",
 }
 _PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "all packages", "search": "search packages"}
-
+_ROUND_COLUMNS = ("purpose", "old", "new", "verdict", "new/old", "95 %", "starts")
 
 _GOOD = "Start from this older version, or a lock file from before the change."
 _BAD = "End at this newer version, or a lock file from after the change."
@@ -98,33 +98,26 @@ def bisect(
 
 
 def print_bisection(found: Mapping[str, Any]) -> None:
-    """Each search's rounds, then the culprit, and where the record is."""
-    for each in found["dependencies"] if "versions" in found else [found]:
-        _print_dependencies(each)
+    """The rounds over versions, then over packages, the culprit, and where the record is."""
     if "versions" in found:
         _print_versions(found)
+    for each in found["dependencies"] if "versions" in found else [found]:
+        _print_dependencies(each)
+    print_line(found["summary"])
     print_line(f"Record: {found['record']}")
 
 
 def _print_versions(found: Mapping[str, Any]) -> None:
     rows = [
-        {
-            **each,
-            "purpose": _VERSION_PURPOSES[each["purpose"]],
-            "new/old": each["ratio"],
-            "95 %": None if each["low"] is None else f"{each['low']:.3g} to {each['high']:.3g}",
-        }
+        {**each, "purpose": _VERSION_PURPOSES[each["purpose"]], **_describe_ratio(each)}
         for each in found["rounds"]
     ]
-    columns = ("purpose", "old", "new", "verdict", "new/old", "95 %", "starts")
-    print_rows(rows, columns, title=f"Bisected over {len(found['versions'])} versions")
-    for reason in dict.fromkeys(found["lost"]):
-        print_line(f"a start does not count: {reason}")
-    print_line(found["summary"])
+    print_rows(rows, _ROUND_COLUMNS, title=f"Bisected over {len(found['versions'])} versions")
+    _print_lost(found)
 
 
 def _print_dependencies(found: Mapping[str, Any]) -> None:
-    title = "Packages that differ, the likeliest cause first"
+    title = "Packages that differ, in the order in which they are changed"
     print_rows(found["moves"], ("package", "old", "new"), title=title)
     if found["differences"]:
         columns = ("kind", "name", "old", "new")
@@ -135,17 +128,28 @@ def _print_dependencies(found: Mapping[str, Any]) -> None:
             **each,
             "purpose": _PACKAGE_PURPOSES[each["purpose"]],
             **{side: _shorten(each[side]) for side in ("old", "new")},
-            "new/old": each["ratio"],
+            **_describe_ratio(each),
         }
         for each in found["rounds"]
     ]
-    columns = ("purpose", "old", "new", "verdict", "new/old", "starts")
-    print_rows(rows, columns, title="Packages changed from their old version to the new one")
+    title = "Packages changed from their old version to the new one"
+    print_rows(rows, _ROUND_COLUMNS, title=title)
     for each in found["refused"]:
         print_line(f"{each['move']} can't be changed: {each['reason']}")
+    _print_lost(found)
+
+
+def _describe_ratio(judged: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = judged["low"], judged["high"]
+    return {
+        "new/old": judged["ratio"],
+        "95 %": None if low is None else f"{low:.3g} to {high:.3g}",
+    }
+
+
+def _print_lost(found: Mapping[str, Any]) -> None:
     for reason in dict.fromkeys(found["lost"]):
         print_line(f"a start does not count: {reason}")
-    print_line(found["summary"])
 
 
 def _shorten(name: str) -> str:

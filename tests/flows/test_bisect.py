@@ -26,6 +26,7 @@ from benchcore.experiments.dependency_moves import Between
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import open_state
 from flows.bisect import bisect
+from flows.cli.bisect import print_bisection
 from flows.cli.main import app
 
 COMMAND = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
@@ -155,6 +156,37 @@ def _check_dependencies(answer: dict[str, Any]) -> None:
         assert pairs[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
         assert culprit["manner"] in ("alone", "undecided")
         assert "flax makes a step take " in answer["summary"]
+
+
+def test_the_tables_show_versions_before_packages_with_intervals_and_end_with_the_summary(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    step = {"purpose": "ends", "starts": 5, "verdict": "different", "ratio": 0.6}
+    old, new = {"package": "jaxlib", "old": "1.0", "new": "2.0"}, "jax+jaxlib"
+    packages = {
+        "moves": [old],
+        "differences": [],
+        "refused": [],
+        "lost": ["old against jax: disturbed"],
+        "summary": "jaxlib and jax make a step take 0.6 times as long",
+        "rounds": [{**step, "old": "old", "new": new, "low": 0.58, "high": 0.62}],
+    }
+    found = {
+        "versions": ["1.0", "2.0"],
+        "rounds": [{**step, "old": "1.0", "new": "2.0", "low": 0.55, "high": 0.66}],
+        "lost": [],
+        "dependencies": [packages],
+        "summary": f"2.0 takes 0.6 times as long as 1.0. {packages['summary']}",
+        "record": "bisections/one.json",
+    }
+    print_bisection(found)
+    lines = capsys.readouterr().out.splitlines()
+    at = [
+        next(row for row, line in enumerate(lines) if text in line)
+        for text in ("0.55 to 0.66", "0.58 to 0.62", "a start does not count", "2.0 takes 0.6")
+    ]
+    assert at == sorted(at)
+    assert lines[-1] == "Record: bisections/one.json"
 
 
 def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(

@@ -143,7 +143,7 @@ def _test_alone(
         packages=packages, effect=culprit.effect, manner="alone", partners=(), reason=""
     )
     if not before:
-        return _replace(found, alone=culprit.effect, reason="no other package had been changed")
+        return _replace(found, alone=culprit.effect, reason="no other package had changed")
     refusal = why_not(own)
     if refusal is not None:
         return _replace(

@@ -75,6 +75,18 @@ def test_moves_that_the_resolver_refuses_are_reported_and_made_together(between:
     }
 
 
+def test_a_refusal_names_the_requirement_without_the_platforms_where_it_holds(
+    index: Index, between: Between
+) -> None:
+    """PyTorch requires its CUDA packages only on some platforms; uv names these at length."""
+    platforms = " or ".join(
+        f"(platform_machine == '{machine}' and sys_platform == 'linux')"
+        for machine in ("aarch64", "x86_64", "AMD64", "arm64", "riscv64")
+    )
+    index.needs["optax", "1.0"] = f"numpy==1.0; {platforms}"
+    assert why_not(between)(frozenset(["numpy"])) == "optax<=1.0 requires numpy==1.0"
+
+
 @pytest.mark.parametrize("reason", ["", "nothing else changed after the last culprit"])
 def test_a_package_that_cannot_change_alone_is_summarised_with_its_requirement(
     reason: str,
@@ -95,6 +107,12 @@ def test_a_package_that_cannot_change_alone_is_summarised_with_its_requirement(
         "alone, as jax==0.10.1 requires jaxlib==0.10.1"
     )
     assert summarise_packages(found, target) == (f"{summary}; {reason}" if reason else summary)
+    pair = dataclasses.replace(culprit, packages=("jaxlib", "jax"))
+    both = dataclasses.replace(found, culprits=(pair,))
+    assert summarise_packages(both, target).startswith("jaxlib and jax make a step take 1.37 times")
+    many = dataclasses.replace(culprit, packages=("cuda-toolkit", "nvidia-nvtx", "triton", "torch"))
+    text = summarise_packages(dataclasses.replace(found, culprits=(many,)), target)
+    assert text.startswith("4 packages together, from cuda-toolkit to torch, make a step take 1.37")
 
 
 def test_an_index_that_breaks_is_no_refusal(
