@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import importlib
+import json
 import os
 import socket
 import subprocess
@@ -19,6 +20,13 @@ from contextlib import suppress
 from typing import IO
 
 _PAUSE_S = 0.005
+_LATE = (
+    "JAX_COMPILATION_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "XLA_FLAGS",
+)
+"""Variables that a framework reads after its import, or that its configuration has by a name."""
 
 
 class ForkedProcess:
@@ -42,8 +50,10 @@ class ForkedProcess:
         return self.returncode
 
 
+_LONGEST = 1 << 16
+"""Bytes of a request."""
 _PARENTS: dict[tuple[str, ...], socket.socket] = {}
-"""By interpreter, imports and variables."""
+"""By interpreter, imports and variables, but for those that are set late."""
 
 
 def start(
@@ -56,16 +66,18 @@ def start(
     **_: object,
 ) -> ForkedProcess:
     """A contender in a session of its own, as `subprocess.Popen` would start it."""
-    variables = (f"{name}={value}" for name, value in sorted(env.items()))
-    key = (command[0], *imports, *variables)
+    late = {name: env[name] for name in _LATE if name in env}
+    early = {name: value for name, value in sorted(env.items()) if name not in late}
+    key = (command[0], *imports, *(f"{name}={value}" for name, value in early.items()))
     if key not in _PARENTS:
-        _PARENTS[key] = _start_parent(command[0], imports, env)
-    socket.send_fds(_PARENTS[key], [b"fork"], [*pass_fds, stdout.fileno()])
+        _PARENTS[key] = _start_parent(command[0], imports, early)
+    request = json.dumps(late).encode()
+    socket.send_fds(_PARENTS[key], [request], [*pass_fds, stdout.fileno()])
     return ForkedProcess(int(_PARENTS[key].recv(64)))
 
 
 def _start_parent(python: str, imports: Sequence[str], env: Mapping[str, str]) -> socket.socket:
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     subreaper = 36  # PR_SET_CHILD_SUBREAPER of prctl(2): what it forks becomes our child
     ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0)
     with theirs:
@@ -90,25 +102,35 @@ def _serve(requests: socket.socket, imports: Sequence[str]) -> None:
         importlib.import_module(name)
     _unload_workloads(kept)
     while True:
-        request, fds, _, _ = socket.recv_fds(requests, 16, 3)
+        request, fds, _, _ = socket.recv_fds(requests, _LONGEST, 3)
         if not request:
             return
+        known, news = os.pipe()
         child = os.fork()
         if child == 0:
-            _fork(requests, fds, main)
+            requests.close()
+            _fork(news, json.loads(request), fds, main)
         os.waitpid(child, 0)
-        for each in fds:
+        requests.send(os.read(known, 64))  # from now on it is the conductor's child
+        for each in (*fds, known, news):
             os.close(each)
 
 
-def _fork(requests: socket.socket, fds: Sequence[int], main: Callable[[list[str]], int]) -> None:
+def _fork(
+    news: int, late: Mapping[str, str], fds: Sequence[int], main: Callable[[list[str]], int]
+) -> None:
     """Start a contender and end, so that the conductor becomes its parent."""
     child, pid = os.getpid(), os.fork()
     if pid == 0:
-        requests.close()
-        _become_contender(child, fds, main)
-    requests.send(str(pid).encode())
+        _become_contender(child, late, fds, main)
+    os.write(news, str(pid).encode())
     os._exit(0)
+
+
+def _set_late(variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)
+    if (jax := sys.modules.get("jax")) and "JAX_COMPILATION_CACHE_DIR" in variables:
+        jax.config.update("jax_compilation_cache_dir", variables["JAX_COMPILATION_CACHE_DIR"])
 
 
 def _unload_workloads(kept: Container[str]) -> None:
@@ -121,7 +143,12 @@ def _unload_workloads(kept: Container[str]) -> None:
             workloads.__dict__.pop(name.rpartition(".")[2], None)
 
 
-def _become_contender(parent: int, fds: Sequence[int], main: Callable[[list[str]], int]) -> None:
+def _become_contender(
+    parent: int,
+    late: Mapping[str, str],
+    fds: Sequence[int],
+    main: Callable[[list[str]], int],
+) -> None:
     """In a session of its own; `fds` are its two pipes and its log."""
     code = 1
     try:
@@ -130,6 +157,7 @@ def _become_contender(parent: int, fds: Sequence[int], main: Callable[[list[str]
             os.dup2(fds[2], number)
         while os.getppid() == parent:  # it ends now
             time.sleep(_PAUSE_S)
+        _set_late(late)
         code = main(["contender", *map(str, fds[:2])])
     finally:
         with suppress(OSError):

@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 from duel_orders import copy_inside_ring
+from forked_contenders import fork_contenders
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from postgres_server import serve_postgres
@@ -18,6 +19,7 @@ from prefect_server import Template, serve_prefect
 from benchcore.environments.build import provision
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.planning.snapshot import hash_inside
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
@@ -183,6 +185,17 @@ def short_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(defaults, "block_ms", 10.0)
         patched.setitem(defaults, "warm_up_limit_s", 0.3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def forked_contenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Duels that run meanwhile import each framework once. For tests that look at no start."""
+    ring = tmp_path_factory.mktemp("ring") / hash_inside()
+    copy_inside_ring(ring)
+    fork_contenders(ring)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("benchcore.running.duels.take_snapshot", lambda folder: ring)
         yield
 
 

@@ -24,7 +24,7 @@ from flows.cli.compare import print_comparison
 from flows.cli.main import app
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_blocks")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_blocks", "forked_contenders")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from dashboards.site.files import SiteFiles
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_blocks")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_blocks", "forked_contenders")
 
 
 @pytest.mark.provisions
