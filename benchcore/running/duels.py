@@ -151,10 +151,11 @@ def measure_duel(
         log.append(event="duel", what="done", duel_run=duel.duel_run)
         return path
     snapshot = take_snapshot(state.snapshots)
+    releases = dict.fromkeys(each.release for each in duel.contenders)
     order = matrix.make_order(
         plan,
         duel,
-        {c.release: load_environment(plan, c.release, state) for c in duel.contenders},
+        {each: load_environment(plan, each, state) for each in releases},
         harness_version=version("deadheat"),
         snapshot=snapshot.name,
         weights=checkpoints.find_weights(state, duel.checkpoint) if duel.checkpoint else None,

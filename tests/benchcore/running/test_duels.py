@@ -117,6 +117,24 @@ def test_a_failed_environment_is_a_status_of_its_contenders_and_built_once_a_run
         assert contender["failure"]["reason"] == "the lock did not resolve"
 
 
+def test_the_environment_of_several_contenders_is_looked_at_once(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look reads the status of 20,000 files."""
+    looked: list[str] = []
+
+    def look(_plan: Plan, request: str, _state: State) -> EnvironmentRecord:
+        looked.append(request)
+        return BARE
+
+    monkeypatch.setattr(duels, "load_environment", look)
+    monkeypatch.setattr(duels, "run_duel", lambda order, *_, **__: Path(order.campaign))
+    duel = plan.duels[1]
+    arms = dataclasses.replace(duel, contenders=(*duel.contenders, *duel.contenders))
+    duels.measure_duel(plan, arms, state)
+    assert sorted(looked) == sorted({each.release for each in duel.contenders})
+
+
 def test_an_environment_that_is_built_later_is_used(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
