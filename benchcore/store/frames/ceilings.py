@@ -17,7 +17,7 @@ from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.planning.catalog import count_devices, winograd_share
 from benchcore.protocol import Status
 from benchcore.store.frames.reading import Campaigns, columns_of, of_campaigns, select_columns
-from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun, skip_index
+from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.verdict.duel.physics import (
     GPU_CACHE_BYTES,
     SENTINELS,
@@ -163,7 +163,7 @@ def read_sentinels(engine: Engine, campaign: Campaigns) -> Sentinels:
         .join(ContenderRun)
         .join(StartRun)
         .where(
-            skip_index(DuelRun.workload).in_(SENTINELS),  # their index has those of all years
+            DuelRun.workload.in_(SENTINELS),
             not_(DuelRun.case_name.startswith("tiny")),  # too small to reach a ceiling
             ContenderRun.status == "ok",
             not_(disagrees.exists()),

@@ -70,10 +70,15 @@ def read_frame(engine: Engine, query: Select[Any], campaign: Campaigns | Runs) -
     query = of_campaigns(query, campaign)
     columns = {each["name"]: each["type"] for each in query.column_descriptions}
     with engine.connect() as connection:  # a session makes its own rows of them first
-        rows = list(map(tuple, connection.execute(query).all()))
+        rows = connection.execute(query).all()
     # The types come from the tables, so that an empty frame has the same as a full one.
-    types = {name: _column_type(name, kind) for name, kind in columns.items()}
-    return pd.DataFrame(rows, columns=list(columns), dtype="object").astype(types)
+    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return pd.DataFrame(
+        {
+            name: pd.Series(of_one, dtype=_column_type(name, kind))  # type: ignore[call-overload]
+            for (name, kind), of_one in zip(columns.items(), values, strict=True)
+        }
+    )
 
 
 def _column_type(name: str, kind: TypeEngine[Any]) -> str:
