@@ -187,12 +187,12 @@ class BoundProgram:
         arrays = self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
         found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes)}
-        found |= seen.list_chosen(self._spec.settings.get("torch", ()), self._case.use_case)
+        found |= seen.list_chosen(self._spec.settings, self._case.use_case)
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
-        if self._case.precision in EXACT:
-            moved = describe_placing(self.program.place, arrays.inputs)
-            found["reads"] = moved or describe_read(seen.arrays, given)
+        exact = self._case.precision in EXACT
+        moved = describe_placing(self.program.place, arrays.inputs, exact=exact)
+        found["reads"] = moved or describe_read(seen.arrays, given, exact=exact)
         case = self._case
         if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
             updated = arrays.params if self._at_start else {}

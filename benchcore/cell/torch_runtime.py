@@ -351,6 +351,7 @@ class TorchRuntime:
             "dropout": "random" if _draws(held.get("module")) else "none",
             "optimizer": torch_watch.describe_optimizers(torch),
             "compile_options": torch_watch.describe_compilers(torch, self._mode),
+            "shapes": torch_watch.describe_shapes(),
             **({} if cpu else read_versions()),
         }
 

@@ -63,6 +63,11 @@ def watch_operators(
     return Watching()
 
 
+def run_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator as it is."""
+    return func(*args, **kwargs)
+
+
 def inspect_compiled(
     torch: Any, step: Callable[[], object], mode: str, *, on_gpu: bool
 ) -> Compiled:

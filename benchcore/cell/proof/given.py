@@ -7,7 +7,7 @@ Work that moved from the step to where no clock runs makes numbers that stand in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,10 @@ EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
 """Precisions that hold numbers as they were given. Others have few different ones."""
 ROUNDED = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log_softmax", "pow", "rsqrt", "sqrt")
 """What norms, softmaxes and losses compute in float32 at least, without torch's prefixes."""
-VMAP, NO_VMAP = "vmap", "no vmap"
-"""Readings of `batching` and `per_sample`."""
+CHOSEN = ("aggregate", "batching", "kernel", "per_sample")
+"""Settings that are read from a step. `batching` and `per_sample`: whether `vmap` runs in it."""
+ALWAYS = ("kernel",)
+"""Read also where no arm may choose it: no step has a kernel of its own then."""
 _FEW = 64
 """Numbers of an array that a step may have made beforehand, such as a count or a key."""
 _PLAIN = 4
@@ -40,13 +42,17 @@ _FEWEST_KNOWN = 0.999
 2 % do so by chance among a million, and nine tenths among a hundred million."""
 
 
-def describe_read(read: Iterable[np.ndarray], given: Sequence[np.ndarray]) -> str:
+def describe_read(
+    read: Iterable[np.ndarray], given: Sequence[np.ndarray], *, exact: bool = True
+) -> str:
     """The manifest's reading: `ALL`, or the shapes of arrays that a step reads and wasn't given.
 
-    `given` are float32 or integers, as a workload makes them.
+    `given` are float32 or integers, as a workload makes them. Where a precision isn't `exact`, they
+    are given in bfloat16, too, and an array must hold the numbers of one of them, in any order:
+    each of its few different numbers stands in many arrays.
     """
     large = [each for each in read if each.size > _FEW and not _is_plain(each)]
-    foreign = list_foreign(large, given) if large else []
+    foreign = (list_foreign if exact else list_other)(large, given) if large else []
     shapes = sorted({f"{each.dtype}{list(each.shape)}" for each in foreign})
     return f"numbers that were not given: {' '.join(shapes)}" if foreign else ALL
 
@@ -80,6 +86,23 @@ def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> li
         if (values[real].take(places, mode="clip") == some).sum() < _FEWEST_KNOWN * some.size:
             foreign.append(array)
     return foreign
+
+
+def list_other(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays that neither reorder a known one nor one rounded to bfloat16."""
+    sums = {_sum_values(each) for array in known for each in (array, _round(array))}
+    return [array for array in found if _sum_values(array) not in sums]
+
+
+def _round(array: np.ndarray) -> np.ndarray:
+    """To bfloat16, and to the even one of two that are as near."""
+    import numpy as np
+
+    if array.dtype.kind != "f":
+        return array
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (even & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _flatten(array: np.ndarray) -> np.ndarray:
@@ -135,8 +158,8 @@ class Readings:
     """How many compiled functions of JAX it calls."""
     own_updates: bool = False
     """Whether anything but an optimiser of torch updates its parameters."""
-    uses_vmap: bool | None = None
-    """Whether torch's `vmap` runs in it; None = not torch."""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """Readings of settings of arms: those of `CHOSEN` that can be read."""
 
     def find_typical_size(self) -> int:
         """The size of the operations up to which half of all elements are moved; 0 = none are."""
@@ -157,16 +180,12 @@ class Readings:
             found["optimizer"] = "updates of its own"
         return found
 
-    def list_chosen(self, settings: Iterable[str], use_case: str) -> dict[str, str]:
-        """Readings of the `settings` by which an arm of torch chooses whether to use `vmap`."""
-        if self.uses_vmap is None:
-            return {}
-        used = VMAP if self.uses_vmap else NO_VMAP
-        return {
-            each: used
-            for each in settings
-            if each == "batching" or (each == "per_sample" and use_case == "per_sample_grad")
-        }
+    def list_chosen(self, settings: Mapping[str, Collection[str]], use_case: str) -> dict[str, str]:
+        """Readings of the `settings` that a workload has, by framework, and of `ALWAYS`."""
+        known = {name for of_framework in settings.values() for name in of_framework}
+        if use_case != "per_sample_grad":
+            known.discard("per_sample")
+        return {name: each for name, each in self.chosen.items() if name in {*known, *ALWAYS}}
 
     def describe_rounded(self, updated: ByName) -> str:
         """The manifest's reading of `rounded`, apart from roots as large as an array that is

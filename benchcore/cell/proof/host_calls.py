@@ -4,6 +4,7 @@ host, and long work of Python's own. A fair step does none of it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -53,12 +54,15 @@ that switch something within a step."""
 
 
 def list_host_calls(
-    step: Callable[[], object], by_calls: Callable[[], object] | None = None
+    step: Callable[[], object],
+    by_calls: Callable[[], object] | None = None,
+    seeing_operators: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[str]:
     """Run one step under the interpreter's profiling hook, on its own thread, and one line by line
-    (`by_calls`, where operators of its arrays are not calls otherwise); before them another one,
-    which prints the warnings that a framework prints once. Their results are freed meanwhile: that
-    may call a step's own code, too."""
+    (`by_calls`, where operators of its arrays are not calls otherwise; some `seeing_operators`,
+    where they are not seen otherwise); before them another one, which prints the warnings that a
+    framework prints once. Their results are freed meanwhile: that may call a step's own code,
+    too."""
     step()
     found: set[str] = set()
 
@@ -78,8 +82,9 @@ def list_host_calls(
     with watch_calls(lambda called: found.update(_name_outside(called))):
         run_hooked(lambda: _take_and_free(step), hook)
     taken = by_calls or step
-    if exceeds_host_time(taken):
-        found.add(LONG)
+    with seeing_operators():
+        if exceeds_host_time(taken):
+            found.add(LONG)
     return sorted(found.union(list_host_work(lambda: _take_and_free(taken))))
 
 

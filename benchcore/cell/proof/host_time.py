@@ -1,5 +1,6 @@
 """CPU time of Python's own within a step: of its code, and of what it calls beside its framework,
-whatever that is: many short calls, a long line, or a function of the standard library."""
+whatever that is: many short calls, a long line, or a function of the standard library. So is a call
+of its framework in which no operator and no compiled function runs: a walk through a long list."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ _FREE_NS, _FREE_PER_CALL_NS, _FREE_PER_ARRAY_NS, _FREE_SHARE = 25_000, 10_000, 2
 """What a step may take where empty calls take as long as `_EMPTY_NS`, and as much more for each
 call of its framework, for each array that it returns (a later step frees it), and as a share of its
 CPU time. Our tiny steps take at most 0.6 of it."""
+_IDLE = 10
 _EMPTY_NS = 45_000
 """Of `_call_often`, on a quiet Xeon."""
 
@@ -66,13 +68,32 @@ class Took:
     arrays: int
 
 
+@dataclass(eq=False)
+class _Call:
+    """A call of a framework by other code."""
+
+    took_ns: int = 0
+    """Without what it calls outside of the framework."""
+    works: bool = False
+    """Whether an operator or a compiled function runs in it."""
+
+
+_COMPILED = ("PjitFunction", "PmapFunction", "execute_sharded")
+"""JAX's compiled functions: their classes, and how those that were compiled ahead are run."""
+_DISPATCHERS = ("__torch_dispatch__", "bind")
+"""What torch calls for each operator, while the harness watches them (`watch_operators`), and JAX
+for each that it runs where nothing is compiled."""
+_OF_DISPATCHER = f"{os.sep}explain{os.sep}torch_products.py"
+
+
 class Watch:
     """Attributes a thread's CPU time to what runs between two events of the interpreter."""
 
     def __init__(self) -> None:
-        self._stack: list[tuple[object, bool]] = []
-        """What runs now, outermost first, and whether it is a framework's work."""
-        self._spent_ns, self._calls, self._last_ns = 0, 0, 0
+        self._stack: list[tuple[object, _Call | None]] = []
+        """What runs now, outermost first, and the call of a framework whose work it is."""
+        self._made: list[_Call] = []
+        self._spent_ns, self._last_ns = 0, 0
         self._thread = threading.get_ident()
         self._known: dict[CodeType, bool | None] = {}
 
@@ -100,11 +121,17 @@ class Watch:
             if collects:
                 gc.enable()
         return Took(
-            own_ns=self._spent_ns,
+            own_ns=self._spent_ns + sum(each.took_ns for each in self._made if not each.works),
             whole_ns=time.process_time_ns() - began,
-            calls=self._calls,
+            calls=self._count_calls(),
             arrays=sum(1 for _ in list_arrays(outputs)),
         )
+
+    def _count_calls(self) -> int:
+        """As many calls that don't work as others, and a few more: contexts are entered and left,
+        and layers looked up."""
+        works = sum(each.works for each in self._made)
+        return works + min(len(self._made) - works, works + _IDLE)
 
     def _list_callbacks(self, events: Any) -> dict[int, Callable[..., None]]:
         entering = (events.PY_START, events.PY_RESUME, events.PY_THROW)
@@ -131,12 +158,16 @@ class Watch:
 
     def _note(self) -> None:
         """Add the time since the last event, and the event."""
-        now = time.thread_time_ns()
-        if not self._is_within():
-            self._spent_ns += now - self._last_ns
+        took = time.thread_time_ns() - self._last_ns
+        if call := self._find_call():
+            call.took_ns += took
+        else:
+            self._spent_ns += took
 
     def _enter(self, code: CodeType, _: object) -> None:
         self._push(code, self._judge_code(code))
+        if code.co_name in _DISPATCHERS:
+            self._mark()
 
     def _leave(self, code: CodeType, _: object) -> None:
         self._pop(code)
@@ -144,19 +175,29 @@ class Watch:
     def _call(self, code: CodeType, called: object) -> None:
         if not _is_of_python(called):
             self._push(_IN_C, True if is_of_framework(called) else None)
+        if type(called).__name__ in _COMPILED or getattr(called, "__name__", "") in _COMPILED:
+            self._mark()
+
+    def _mark(self) -> None:
+        """All calls that run now work."""
+        for _, call in self._stack:
+            if call is not None:
+                call.works = True
 
     def _leave_c(self, code: CodeType, _: object) -> None:
         self._pop(_IN_C)
 
     def _push(self, what: object, of_framework: bool | None) -> None:
-        within = self._is_within()
-        self._calls += bool(of_framework) and not within
+        call = self._find_call()
+        if of_framework and call is None:
+            call = _Call()
+            self._made.append(call)
         # a library works for who calls it
-        self._stack.append((what, within if of_framework is None else of_framework))
+        self._stack.append((what, None if of_framework is False else call))
 
-    def _is_within(self) -> bool:
-        """Whether what runs now is a framework's work."""
-        return bool(self._stack and self._stack[-1][1])
+    def _find_call(self) -> _Call | None:
+        """The call of a framework whose work runs now."""
+        return self._stack[-1][1] if self._stack else None
 
     def _pop(self, what: object) -> None:
         for place in reversed(range(len(self._stack))):
@@ -169,6 +210,7 @@ class Watch:
         if code not in self._known:
             of_framework = any(each in code.co_filename for each in _FOLDERS)
             own = f"{os.sep}benchcore{os.sep}" in code.co_filename
+            own = own and not code.co_filename.endswith(_OF_DISPATCHER)
             self._known[code] = True if of_framework else (False if own else None)
         return self._known[code]
 

@@ -11,7 +11,7 @@ from benchcore.cell.explain.jax_profile import Waits, count_calls, size_first_co
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
-from benchcore.cell.proof.manifest import walk_equations
+from benchcore.cell.proof.manifest import join_readings, walk_equations
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -84,7 +84,36 @@ def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -
         sizes=list(_list_sizes(traced)),
         rounded=_list_rounded(traced),
         programs=0 if is_eager else _count_programs(traced),
+        chosen=_list_chosen(traced),
     )
+
+
+_PRODUCTS = ("conv_general_dilated", "dot_general")
+
+
+def _list_chosen(traced: Any) -> dict[str, str]:
+    """Readings of settings: which equations are there, and whether `vmap` made all products."""
+    names = {each.primitive.name for each in walk_equations(traced)}
+    return {
+        "aggregate": "sparse" if any(each.startswith("bcoo_") for each in names) else "scatter",
+        "batching": join_readings(
+            "vmap" if each else "no vmap" for each in _list_batched(traced, within=False)
+        ),
+        "kernel": "pallas" if any(each.startswith("pallas") for each in names) else "compiler",
+    }
+
+
+def _list_batched(jaxpr: Any, *, within: bool) -> Iterator[bool]:
+    """Of each product whether it, or the call that it is in, was batched by `jax.vmap`."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        names = getattr(equation.source_info.name_stack, "stack", ())
+        batched = within or any(
+            type(each).__name__ == "Transform" and each.name == "vmap" for each in names
+        )
+        if equation.primitive.name in _PRODUCTS:
+            yield batched
+        for inner in list_inner(equation):
+            yield from _list_batched(inner, within=batched)
 
 
 def _count_programs(traced: Any) -> int:

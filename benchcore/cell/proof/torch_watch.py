@@ -6,10 +6,11 @@ import functools
 import gc
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.explain.torch_products import run_as_written, watch_operators
+from benchcore.cell.explain.torch_products import run_as_written, run_operator, watch_operators
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import (
@@ -19,6 +20,8 @@ from benchcore.cell.proof.host_calls import (
     list_host_calls,
     reads_own_count,
 )
+from benchcore.cell.proof.host_work import watch_calls
+from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
 from benchcore.cell.proof.torch_compiler import find_module, is_outside
@@ -105,8 +108,11 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
         with Passing():  # operators of tensors become calls
             return step()
 
+    def see_operators() -> AbstractContextManager[object]:
+        return watch_operators(torch, run_operator)
+
     with run_as_written(torch):
-        calls.update(list_host_calls(step, step_by_calls))
+        calls.update(list_host_calls(step, step_by_calls, see_operators))
         with Watching():
             step()
     changed = changed - {AS_SET} or {AS_SET}
@@ -152,17 +158,17 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     sizes: list[int] = []
     changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
-    drawn, uses_vmap = 0, False
+    drawn, chosen = 0, _Chosen(torch)
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal drawn, uses_vmap
-        uses_vmap = uses_vmap or _is_of_vmap(sys._getframe(2))
+        nonlocal drawn
         for each in _list_dense(torch, (args, kwargs)):
             storage = each.untyped_storage()
             if storage._cdata not in made and storage._cdata not in found:
                 found[storage._cdata] = copy_to_host(_whole(each))
         before = _read_generators(torch, func, kwargs)
         out = func(*args, **kwargs)
+        chosen.see_operator(sys._getframe(2), (args, kwargs, out))
         written = _identify(torch, out)
         made.update(written - found.keys())
         new = written - _identify(torch, (args, kwargs))  # the others are views
@@ -178,7 +184,7 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
             drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
         return out
 
-    with run_as_written(torch), watch_operators(torch, run):
+    with run_as_written(torch), watch_operators(torch, run), watch_calls(chosen.see_call):
         outputs = step()
     left = _list_dense(torch, list(list_arrays(outputs)))
     trained = [each for each in left if each.is_leaf and each.requires_grad]
@@ -191,8 +197,31 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         sizes=sizes,
         rounded=rounded,
         own_updates=bool(changed & _identify(torch, trained)),
-        uses_vmap=uses_vmap,
+        chosen=chosen.readings,
     )
+
+
+class _Chosen:
+    """How a step computes, where arms choose it."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.readings = {"aggregate": "scatter", "batching": "no vmap", "per_sample": "no vmap"}
+
+    def see_operator(self, caller: FrameType, nested: object) -> None:
+        """An operator, with what it takes and returns."""
+        if _is_of_vmap(caller):
+            self.readings.update(batching="vmap", per_sample="vmap")
+        leaves = self._torch.utils._pytree.tree_leaves(nested)
+        if any(isinstance(each, self._torch.Tensor) and each.is_sparse for each in leaves):
+            self.readings["aggregate"] = "sparse"
+
+    def see_call(self, called: Any) -> None:
+        """A call by own code: kernels in Triton are no operators. Not run on a GPU, so that a
+        kernel that is not seen is not read as `compiler`."""
+        modules = (str(getattr(each, "__module__", "")) for each in (called, type(called)))
+        if any(each.partition(".")[0] == "triton" for each in modules):
+            self.readings["kernel"] = "triton"
 
 
 def _is_of_vmap(frame: FrameType | None) -> bool:
@@ -264,6 +293,14 @@ def describe_compilers(torch: Any, mode: str) -> str:
     options = {key: value for each in found for key, value in each.config.items()}
     unlike = {key: value for key, value in options.items() if usual.get(key) != value}
     return "; ".join(f"{key} {value!r}" for key, value in sorted(unlike.items())) or AS_SET
+
+
+def describe_shapes() -> str:
+    """For which shapes functions were compiled, in the words of the setting `shapes`."""
+    name = "_TorchCompileInductorWrapper"
+    found = [each for each in gc.get_objects() if type(each).__name__ == name]
+    words = {None: "automatic", False: "static", True: "dynamic"}
+    return join_readings(words[each.dynamic] for each in found)
 
 
 def _list_compilers() -> list[Any]:

@@ -183,7 +183,8 @@ _BESIDE_THE_POINT = {
     "layout": ("none",),
     "compiled_whole": ("not read",),
     "optimizer": ("not read",),
-    **dict.fromkeys(("batching", "per_sample"), ("not read",)),
+    "shapes": ("not read", "none"),
+    **dict.fromkeys(("aggregate", "batching", "kernel", "per_sample"), ("not read",)),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -203,6 +204,7 @@ def _list_required(side: ParitySide) -> dict[str, str]:
             "state_update": update,
             "autotune": autotune if on_gpu else "none",
             **({"compiled_whole": "yes"} if compiles and _is_plain(side) else {}),
+            **_require_chosen(side),
         }
     mode = side.settings.get("compile", "none")
     compiles_update = side.settings.get("optimizer") == "compiled"
@@ -217,15 +219,19 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         "layout": layouts[side.settings.get("layout", "contiguous")],
         **({"optimizer": "usual" if compiles_update else update} if trains else {}),
         **({"compiled_whole": "yes"} if _is_plain(side) else {}),
-        **_require_vmap(side),
+        "shapes": side.settings.get("shapes", "automatic"),
+        **_require_chosen(side),
     }
 
 
-def _require_vmap(side: ParitySide) -> dict[str, str]:
-    """Where an arm chose it, or chose another way. Opacus may use it, too."""
-    chosen = {key: side.settings.get(key, "vmap") for key in ("batching", "per_sample")}
+def _require_chosen(side: ParitySide) -> dict[str, str]:
+    """How the arm chose to compute. Opacus may use `vmap`, too."""
+    by_vmap = {key: side.settings.get(key, "vmap") for key in ("batching", "per_sample")}
     return {
-        key: "vmap" if value == "vmap" else "no vmap"
-        for key, value in chosen.items()
-        if value != "opacus"
+        **{key: side.settings.get(key, PLAIN[key]) for key in ("aggregate", "kernel")},
+        **{
+            key: "vmap" if value == "vmap" else "no vmap"
+            for key, value in by_vmap.items()
+            if value != "opacus"
+        },
     }

@@ -18,6 +18,7 @@ import jax
 from benchcore.cell.proof.host_time import Watch, exceeds_host_time
 
 placed, double = jax.device_put(1.0), jax.jit(lambda x: x + x)
+double(placed)
 numbers, texts = list(range(3000)), [b"x" * 200_000] * 20
 
 def call_often():
@@ -34,6 +35,7 @@ def loop_in_jax():
 unfair = [
     lambda: list(map(zlib.crc32, texts)), lambda: copy.deepcopy(numbers), call_often,
     lambda: [zlib.crc32(each) for each in texts], lambda: 3 ** 100_000 % 7 ** 50_000,
+    lambda: jax.tree.leaves(numbers * 30), lambda: (double(placed), jax.tree.leaves(numbers * 30)),
 ]
 fair = [loop_in_jax, functools.partial(double, placed), lambda: jax.grad(lambda x: x * x)(placed)]
 print(json.dumps([[exceeds_host_time(each) for each in steps] for steps in (unfair, fair)]))
@@ -53,8 +55,40 @@ def _run_in_environment(python: Path, code: str) -> str:
 def test_time_of_pythons_own_is_no_frameworks(framework_python: Callable[[str], Path]) -> None:
     """Whatever takes it: a line, a function of a library, or many short calls."""
     printed = _run_in_environment(framework_python("jax"), _OF_PYTHON).splitlines()
-    assert json.loads(printed[0]) == [[True] * 5, [False] * 3]
+    assert json.loads(printed[0]) == [[True] * 7, [False] * 3]
     assert printed[1] == "30"
+
+
+_OF_TORCH = """
+import json
+import torch
+from benchcore.cell.explain.torch_products import run_operator, watch_operators
+from benchcore.cell.proof.host_time import exceeds_host_time
+
+placed, numbers = torch.ones(8, 8), list(range(20_000))
+
+def infer():
+    with torch.inference_mode():
+        return [torch.mm(placed, placed) for _ in range(5)]
+
+def ask_often():
+    for _ in range(3000):
+        placed.is_complex()
+    return infer()
+
+unfair = [lambda: (infer(), torch.utils._pytree.tree_leaves(numbers)), ask_often]
+with watch_operators(torch, run_operator):
+    found = [[exceeds_host_time(each) for each in steps] for steps in (unfair, [infer])]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.provisions
+def test_a_call_of_torch_that_runs_no_operator_is_work_of_the_host(
+    framework_python: Callable[[str], Path],
+) -> None:
+    printed = _run_in_environment(framework_python("torch"), _OF_TORCH)
+    assert json.loads(printed) == [[True, True], [False]]
 
 
 _TORCH_BESIDE = """

@@ -62,6 +62,39 @@ def test_what_was_computed_where_no_clock_runs_is_named(read: np.ndarray, shape:
     assert describe_read([_WEIGHT, read], _GIVEN) == f"numbers that were not given: {shape}"
 
 
+def _round(array: np.ndarray) -> np.ndarray:
+    """To bfloat16, by the nearest number with the last 16 bits of zero, as no two are as near."""
+    below = (array.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    above = ((array.view(np.uint32) & 0xFFFF0000) + 0x10000).view(np.float32)
+    return np.where(np.abs(above - array) < np.abs(array - below), above, below)
+
+
+@pytest.mark.parametrize(
+    ("read", "fair"),
+    [
+        (_round(_WEIGHT).T.copy(), True),
+        (_WEIGHT, True),
+        (_TOKENS.astype(np.int64), True),
+        (_round(_WEIGHT * _SCALE), False),
+        (_round(_WEIGHT + np.float32(0.5)), False),
+        (np.sort(_round(_WEIGHT).ravel())[:2000], False),
+    ],
+    ids=("rounded", "as it is", "integers", "scaled", "moved", "chosen"),
+)
+def test_in_bfloat16_an_array_holds_the_numbers_of_a_given_one(
+    read: np.ndarray, fair: bool
+) -> None:
+    assert (describe_read([read], _GIVEN, exact=False) == ALL) == fair
+
+
+def test_a_tie_is_rounded_to_the_even_number() -> None:
+    ties = np.array([0x3F808000, 0x3F818000] * 40, np.uint32).view(np.float32)
+    ties = np.concatenate([ties, _WEIGHT.ravel()])
+    rounded = np.array([0x3F800000, 0x3F820000] * 40, np.uint32).view(np.float32)
+    rounded = np.concatenate([rounded, _round(_WEIGHT).ravel()])
+    assert describe_read([rounded], [ties], exact=False) == ALL
+
+
 def test_both_zeros_are_one_number_and_complex_numbers_are_pairs() -> None:
     zeros = np.where(_OTHER_ZEROS == 0, np.float32(0), _OTHER_ZEROS)
     assert list_foreign([zeros], [_OTHER_ZEROS]) == []
@@ -90,6 +123,18 @@ if sys.argv[1] == "jax":
     narrow = jax.numpy.ones((4, 8), "bfloat16")
     own = {"softmax": jax.nn.softmax, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
     own["wide"] = lambda x: jax.nn.softmax(x.astype("float32"))
+    from jax.experimental import pallas, sparse
+    def add_one(given, result):
+        result[...] = given[...] + 1
+    places = jax.numpy.array([[0, 1], [1, 0]])
+    multiply = lambda x: x @ weight
+    shape = jax.ShapeDtypeStruct(images.shape, images.dtype)
+    ways = [
+        multiply, jax.vmap(multiply), lambda x: multiply(jax.vmap(multiply)(x)),
+        lambda x: sparse.BCOO((x[0, :2], places), shape=(9, 9)) @ x,
+        pallas.pallas_call(add_one, out_shape=shape, interpret=True),
+    ]
+    found["chosen"] = [inspect_step(jax, lambda: jax.jit(each)(images)).chosen for each in ways]
     functions = {**own, "d gelu": jax.grad(lambda x: own["gelu"](x).sum())}
     twice = lambda: plain(plain(images))
     found["programs"] = [inspect_step(jax, twice, each).programs for each in (False, True)]
@@ -100,7 +145,9 @@ if sys.argv[1] == "jax":
 else:
     import torch
     from benchcore.cell.proof.torch_watch import inspect_step
-    from benchcore.cell.proof.torch_watch import describe_compilers, describe_optimizers
+    from benchcore.cell.proof.torch_watch import (
+        describe_compilers, describe_optimizers, describe_shapes
+    )
     usual = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     found["before"] = [describe_optimizers(torch), describe_compilers(torch, "none")]
     kept = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, fused=True)
@@ -130,7 +177,17 @@ else:
     ways += [torch.optim.AdamW([trained]).step, update_by_hand]
     found["own updates"] = [inspect_step(torch, lambda: train(each)).own_updates for each in ways]
     ways = [torch.sin, torch.func.vmap(torch.sin)]
-    found["vmap"] = [inspect_step(torch, lambda: each(hidden)).uses_vmap for each in ways]
+    found["vmap"] = [
+        inspect_step(torch, lambda: each(hidden)).chosen["batching"] for each in ways
+    ]
+    def run_kernel():
+        return hidden + 1
+    run_kernel.__module__ = "triton.runtime.jit"
+    places = torch.tensor([[0, 1], [1, 0]])
+    ways = [lambda: torch.sparse_coo_tensor(places, torch.ones(2), (5, 5)) @ hidden,
+            lambda: torch.zeros(5, 9).index_add(0, places[0], hidden[:2]), run_kernel]
+    readings = [inspect_step(torch, lambda: each()).chosen for each in ways]
+    found["chosen"] = [[each["aggregate"], each.get("kernel")] for each in readings]
     narrow = torch.ones(4, 8, dtype=torch.bfloat16)
     functions = {"softmax": lambda: narrow.exp() / narrow.exp_().sum(), "wide": hidden.exp,
                  "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
@@ -138,6 +195,9 @@ else:
     found["rounded"] = {name: inspect_step(torch, each).rounded for name, each in functions.items()}
     torch.compile(torch.sin, backend=lambda graph, given: graph.forward)(weight)
     found["compilers"] = describe_compilers(torch, "default")
+    found["shapes"] = [describe_shapes()]
+    fixed = torch.compile(torch.sin, dynamic=False)
+    found["shapes"].append(describe_shapes())
 print(json.dumps(found))
 """
 
@@ -165,13 +225,16 @@ def test_updates_without_an_optimiser_are_named() -> None:
 
 
 def test_settings_of_vmap_are_read_where_a_workload_has_them() -> None:
-    def read(*settings: str, use_case: str = "infer", uses_vmap: bool | None = True) -> object:
-        seen = Readings(arrays=[], drawn=0, uses_vmap=uses_vmap)
-        return seen.list_chosen(settings, use_case)
+    def read(*settings: str, use_case: str = "infer", **chosen: str) -> object:
+        seen = Readings(arrays=[], drawn=0, chosen=chosen)
+        return seen.list_chosen({"jax": ("chunk",), "torch": settings}, use_case)
 
-    assert read("batching", "chunk") == {"batching": "vmap"}
-    assert read("per_sample") == read("batching", uses_vmap=None) == {}
-    found = read("per_sample", use_case="per_sample_grad", uses_vmap=False)
+    used = {"batching": "vmap", "per_sample": "vmap"}
+    assert read("batching", **used) == {"batching": "vmap"}
+    assert read("per_sample", **used) == read("batching") == {}
+    assert read(aggregate="sparse", kernel="triton") == {"kernel": "triton"}
+    assert read("aggregate", aggregate="sparse") == {"aggregate": "sparse"}
+    found = read("per_sample", use_case="per_sample_grad", per_sample="no vmap")
     assert found == {"per_sample": "no vmap"}
 
 
@@ -197,7 +260,17 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["torch"]["before"] == ["usual", "as set"]
     assert found["torch"]["after"] == ["fused", "epilogue_fusion False"]
     assert found["jax"]["uncomputed"] == [1, 1, 0]
-    assert found["torch"]["vmap"] == [False, True]
+    usual = {"aggregate": "scatter", "batching": "no vmap", "kernel": "compiler"}
+    assert found["jax"]["chosen"] == [
+        usual,
+        {**usual, "batching": "vmap"},
+        {**usual, "batching": "no vmap+vmap"},
+        {**usual, "aggregate": "sparse", "batching": "none"},
+        {**usual, "batching": "none", "kernel": "pallas"},
+    ]
+    assert found["torch"]["vmap"] == ["no vmap", "vmap"]
+    assert found["torch"]["chosen"] == [["sparse", None], ["scatter", None], ["scatter", "triton"]]
+    assert found["torch"]["shapes"] == ["automatic", "automatic+static"]
     assert found["torch"]["own updates"] == [False, False, False, True]
     assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
     assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"

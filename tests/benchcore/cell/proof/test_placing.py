@@ -33,8 +33,9 @@ def _sort_edges(inputs: ByName) -> object:
     ],
     ids=("as they are", "transposed", "padded", "in parts", "packed", "with a mask"),
 )
-def test_inputs_may_be_placed_in_any_layout(place: Callable[[ByName], object]) -> None:
-    assert describe_placing(place, _INPUTS) is None
+@pytest.mark.parametrize("exact", [True, False])
+def test_inputs_may_be_placed_in_any_layout(place: Callable[[ByName], object], exact: bool) -> None:
+    assert describe_placing(place, _INPUTS, exact=exact) is None
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,20 @@ def test_inputs_may_be_placed_in_any_layout(place: Callable[[ByName], object]) -
     ],
     ids=("by another array", "sorted", "in rows", "chosen", "looked up", "computed"),
 )
+@pytest.mark.parametrize("exact", [True, False])
 def test_numbers_that_are_placed_by_their_values_are_named(
-    place: Callable[[ByName], object],
+    place: Callable[[ByName], object], exact: bool
 ) -> None:
-    assert describe_placing(place, _INPUTS) == BY_VALUE
+    assert describe_placing(place, _INPUTS, exact=exact) == BY_VALUE
+
+
+def test_digits_are_placed_where_a_precision_holds_no_large_numbers() -> None:
+    def place(inputs: ByName) -> object:
+        return [np.float32(np.float16(each)) for each in inputs.values()]
+
+    many = {"images": np.zeros((70, 70), np.float32)}
+    assert describe_placing(place, many, exact=False) is None
+    assert describe_placing(place, many) == BY_VALUE
 
 
 def test_nothing_is_known_of_small_integers_and_of_no_inputs() -> None:

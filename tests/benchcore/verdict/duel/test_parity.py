@@ -126,6 +126,44 @@ def test_a_side_uses_vmap_as_its_arm_chose(
     assert (parity.violations == ()) == fair
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, {"aggregate": "scatter", "kernel": "compiler", "batching": "vmap"}, True),
+        ({}, {"kernel": "pallas"}, False),
+        ({"kernel": "pallas"}, {"kernel": "pallas"}, True),
+        ({"kernel": "pallas"}, {"kernel": "compiler"}, False),
+        ({}, {"aggregate": "sparse"}, False),
+        ({"aggregate": "sparse"}, {"aggregate": "scatter"}, False),
+        ({}, {"batching": "no vmap"}, False),
+        ({"batching": "loop"}, {"batching": "no vmap"}, True),
+    ],
+)
+def test_a_side_of_jax_computes_as_its_arm_chose(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    parity = compare_sides(_jax(chosen, **found), _torch(chosen), "tuned")
+    assert (parity.violations == ()) == fair
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, "none", True),
+        ({}, "automatic", True),
+        ({}, "static", False),
+        ({}, "automatic+dynamic", False),
+        ({"shapes": "dynamic"}, "dynamic", True),
+        ({"shapes": "dynamic"}, "automatic", False),
+    ],
+)
+def test_torch_compiles_for_the_shapes_that_its_arm_chose(
+    chosen: dict[str, str], found: str, fair: bool
+) -> None:
+    parity = compare_sides(_jax(), _torch(chosen, shapes=found), "tuned")
+    assert (parity.violations == ()) == fair
+
+
 def test_operations_on_smaller_arrays_void_the_pair_where_there_are_no_products() -> None:
     def judge(of_jax: str, of_torch: str) -> bool:
         sides = _jax(operation_size=of_jax), _torch(operation_size=of_torch)
