@@ -41,7 +41,10 @@ _LIMITS = DuelLimits(
 _SETTING = "plant"
 _ADDED = [Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts")]
 _BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
-NEEDLESS = ("of its work needlessly", "does what no step needs")
+NEEDLESS = (
+    *("of its work needlessly", "does what no step needs"),
+    *("to change no more than last digits", "to copy its parameters"),
+)
 """Parts of the reasons that come from following values, which takes JAX a second compilation: only
 duels with a plant that needs it do so."""
 _FOLLOW = "find_needless if self._num_devices == 1 else None"

@@ -270,7 +270,10 @@ class JaxRuntime:
 
         def find_needless() -> dict[str, Any]:
             jax, settled = self._jax, program.settle(self.synchronise)
-            return describe_needless(lambda: jax_needless.record(jax, settled, self._is_eager))
+            inputs = program.rotation.buffers
+            return describe_needless(
+                lambda: jax_needless.record(jax, settled, self._is_eager, inputs)
+            )
 
         return describe(
             lambda: inspect_compiled(

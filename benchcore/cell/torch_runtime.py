@@ -277,8 +277,8 @@ class TorchRuntime:
         step = program.plain_step
 
         def find_needless() -> dict[str, Any]:
-            settled = program.settle(self.synchronise)
-            return describe_needless(lambda: torch_needless.record(self._torch, settled))
+            settled, buffers = program.settle(self.synchronise), program.rotation.buffers
+            return describe_needless(lambda: torch_needless.record(self._torch, settled, buffers))
 
         mode = program.held().get("compile_mode") or (
             "default" if self.num_compilations() else "none"

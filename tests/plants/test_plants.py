@@ -70,6 +70,12 @@ def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     assert any(plant.case.endswith("_x2") for plant in PLANTS), "of several devices"
 
 
+def test_the_page_about_plants_has_their_true_number() -> None:
+    page = (Path(__file__).parents[2] / "benchmarks" / "plants.md").read_text(encoding="utf-8")
+    num_tested = sum(plant.in_tests for plant in WRITTEN)
+    assert f"runs {len(WRITTEN)} sides, {num_tested} of them also in" in page
+
+
 def test_every_plants_text_stands_once_in_the_file_that_it_patches() -> None:
     folder = Path(__file__).parents[2] / "benchcore" / "workloads"
     counts = {each.name: (folder / each.file).read_text().count(each.old) for each in WRITTEN}

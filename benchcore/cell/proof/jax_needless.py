@@ -14,6 +14,7 @@ from benchcore.cell.proof.manifest import walk_equations
 from benchcore.cell.proof.needless import (
     CHOOSING,
     MOST_ELEMENTS,
+    NearValues,
     Operation,
     Recorded,
     TooLargeError,
@@ -38,6 +39,8 @@ _SAME = ("reshape", "squeeze", "expand_dims", "copy", "sharding_constraint", "st
 """What leaves the numbers of an array in their order."""
 _FREE = (*_SAME, "broadcast_in_dim", "iota", "transpose", "slice", "rev")
 """What XLA makes part of other operations."""
+_COPYING = ("concatenate", "dynamic_update_slice", "gather", "pad", "scatter", "stack")
+_DRAWING = ("random_", "rng_", "threefry")
 _CASTING = ("bitcast_convert_type", "convert_element_type")
 _FENCES = ("optimization_barrier", "callback", "infeed", "outfeed", "hi_primitive", "ffi_call")
 _CHECKPOINTS = ("checkpoint", "remat")
@@ -66,6 +69,10 @@ class _Value:
     """The number that all its elements are, where the program shows that."""
     is_of_floats: bool = False
     """Whether integers were made of floats, so that work on them is no arithmetic of indices."""
+    of_inputs: bool = False
+    """Whether it was computed of the step's inputs, or drawn."""
+    of_others: bool = False
+    """Whether it was computed of other arrays that the step was given."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +90,26 @@ class _Entry:
     reads: Sequence[Hashable]
     results: Sequence[Hashable]
     elements: int
+    copies: bool
     moves: bool
     """Also what XLA leaves out within a larger program: alone it is a copy."""
 
 
-def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Recorded:
-    """The operations of one step; if it `is_eager` they may all be outside of compiled programs.
-    Afterwards the program holds tracers until it is reset. Raises TooLargeError."""
+def record(
+    jax: Any, step: Callable[[], object], is_eager: bool = False, inputs: object = ()
+) -> Recorded:
+    """The operations of one step, which takes some of the `inputs`; if it `is_eager` they may all
+    be outside of compiled programs. Afterwards the program holds tracers until it is reset. Raises
+    TooLargeError."""
     traced = jax.make_jaxpr(step)()
-    tracing = _Tracing(jax, is_eager=is_eager)
+    given = {id(each) for each in jax.tree.leaves(inputs)}
+    tracing = _Tracing(jax, [id(each) in given for each in traced.consts], is_eager=is_eager)
     lowered = jax.jit(lambda given: tracing.run(traced, given)).lower(traced.consts)
     if sum(each.elements for each in tracing.entries) > MOST_ELEMENTS:
         raise TooLargeError
     run = lowered.compile(compiler_options=_FAST)
-    rows = [_hash(row) for row in jax.device_get(run(traced.consts))]
+    arrays = jax.device_get(run(traced.consts))
+    rows, near = [_hash(row) for row in arrays], NearValues()
 
     def resolve(key: Hashable) -> Hashable:
         if isinstance(key, _Row):
@@ -111,11 +124,18 @@ def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Reco
         merged.add(same)
         operations.append(
             Operation(
-                name=entry.name, reads=reads, results=results, elements=elements, call=object()
+                name=entry.name,
+                reads=reads,
+                results=results,
+                elements=elements,
+                copies=entry.copies,
+                call=object(),
             )
         )
+        for key, value in zip((*entry.reads, *entry.results), (*reads, *results), strict=True):
+            _compare(near, key, value, arrays)
     needed = [resolve(each) for each in tracing.needed]
-    recorded = Recorded(operations=operations, needed=needed)
+    recorded = Recorded(operations=operations, needed=needed, near=near.found)
     useless = set(map(id, list_needless(recorded)))
     works = [
         (entry.program, each.elements > 0 and id(each) not in useless)
@@ -127,6 +147,14 @@ def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Reco
     return replace(recorded, unusual=[*tracing.unusual, *needless])
 
 
+def _compare(near: NearValues, key: Hashable, value: Hashable, arrays: Sequence[Any]) -> None:
+    """Add what has a row with all of its numbers, in float32."""
+    match key:
+        case (_Row(index=index), "float32" as dtype, int(size)):
+            if arrays[index].dtype == dtype and arrays[index].size == size:
+                near.add(value, (dtype, size), lambda: arrays[index])
+
+
 def _hash(row: Any) -> int:
     """Hash of the bytes; both zeros are one number."""
     return hash((row if row.dtype.kind in "biu" else row + 0).tobytes())
@@ -135,8 +163,8 @@ def _hash(row: Any) -> int:
 class _Tracing:
     """Runs a jaxpr within a trace of JAX's, equation by equation."""
 
-    def __init__(self, jax: Any, *, is_eager: bool) -> None:
-        self._jax, self._is_eager = jax, is_eager
+    def __init__(self, jax: Any, are_inputs: Sequence[bool], *, is_eager: bool) -> None:
+        self._jax, self._is_eager, self._are_inputs = jax, is_eager, are_inputs
         self._rows: list[Any] = []
         self._num_keys = 0
         self.entries: list[_Entry] = []
@@ -145,7 +173,10 @@ class _Tracing:
 
     def run(self, traced: Any, given: Sequence[Any]) -> list[Any]:
         """Every value that has a row."""
-        consts = [self._add(each) for each in given]
+        consts = [
+            replace(self._add(each), of_inputs=is_input, of_others=not is_input)
+            for each, is_input in zip(given, self._are_inputs, strict=True)
+        ]
         self.needed = [each.key for each in self._evaluate(traced, consts, [], None)]
         too_large = sum(each.size * each.dtype.itemsize for each in self._rows) > _MOST_BYTES
         return [_sum_bits(self._jax, each) for each in self._rows] if too_large else self._rows
@@ -189,7 +220,12 @@ class _Tracing:
         constant, left = _fold(name, values), _find_unchanged(name, params, values)
         of_floats = self._is_of_floats(name, values)
         named = [self._name(name, params, values, each) for each in arrays]
-        outputs = [replace(each, is_of_floats=of_floats) for each in named]
+        of_inputs = name.startswith(_DRAWING) or any(each.of_inputs for each in values)
+        of_others = any(each.of_others for each in values)
+        outputs = [
+            replace(each, is_of_floats=of_floats, of_inputs=of_inputs, of_others=of_others)
+            for each in named
+        ]
         elements = self._count_moved(name, [each.array for each in values], outputs)
         moves = elements > 0
         if constant is not None or left is not None:  # XLA leaves it out
@@ -207,6 +243,7 @@ class _Tracing:
                 reads=[each.key for each in values],
                 results=[each.key for each in outputs],
                 elements=elements,
+                copies=of_others and not of_inputs and name in _COPYING,
                 moves=moves,
             )
         )

@@ -1,11 +1,16 @@
 """Work that a step could leave out, which slows its own side: results that nothing uses, or that
-the step already had. Values are known by what they hold, so it takes one run of the step."""
+the step already had, also but for their last digits; and copies of its parameters. Values are known
+by what they hold, so it takes one run of the step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST_ELEMENTS = 500_000_000
 """Elements that all operations of a followed step may move: a minute of one CPU."""
@@ -32,6 +37,8 @@ class Operation:
     """Size of the largest array that it reads or writes; 0 = it moves none, as a view does."""
     call: object
     """Operations of one call are needless together."""
+    copies: bool = False
+    """Whether it only puts together what was there before the step, apart from its inputs."""
     updates: bool = False
     """Whether it changed what stood there before the step, such as one of many counters: needed
     also where others hold the same number."""
@@ -48,6 +55,8 @@ class Recorded:
     """What it wrote over where it stood first: a copy of that may be needed."""
     unusual: Sequence[str] = ()
     """Operations that no step of its kind needs."""
+    near: Mapping[Hashable, Hashable] = field(default_factory=dict)
+    """Values that differ from an earlier one in their last digits only, and that one."""
 
 
 def describe_needless(record: Callable[[], Recorded]) -> dict[str, Any]:
@@ -57,12 +66,90 @@ def describe_needless(record: Callable[[], Recorded]) -> dict[str, Any]:
     needless = list_needless(recorded)
     moving = [each for each in recorded.operations if each.elements]
     total = sum(each.elements for each in moving)
+
+    def share(operations: Collection[Operation]) -> float:
+        return sum(each.elements for each in operations) / max(1, total)
+
     return {
-        "elements": sum(each.elements for each in needless) / max(1, total),
+        "elements": share(needless),
         "operations": len(needless) / max(1, len(moving)),
         "names": sorted({each.name for each in needless}),
+        "nearly": share(list_needless(_merge_near(recorded))),
+        "copies": share([each for each in moving if each.copies]),
         "unusual": sorted(set(recorded.unusual)),
     }
+
+
+def _merge_near(recorded: Recorded) -> Recorded:
+    """With one value for those that differ in their last digits, apart from what the step left: one
+    step moves a parameter by as little."""
+
+    left, near = set(recorded.needed), recorded.near
+
+    def merge(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        return tuple(each if each in left else near.get(each, each) for each in values)
+
+    operations = [
+        replace(
+            each,
+            reads=merge(each.reads),
+            results=each.results if each.updates else merge(each.results),
+        )
+        for each in recorded.operations
+    ]
+    return replace(recorded, operations=operations)
+
+
+NEAR = 1e-5
+"""How far two arrays are from each other, relative to their length, that differ in their last
+digits only. Logits of two sides may differ as much."""
+_FEWEST_COMPARED = 16
+"""Elements. Single numbers, such as a variance with its epsilon, may be near others."""
+_PART = 1 << 16
+"""Elements that are projected at a time."""
+
+
+class NearValues:
+    """Finds those among the values of a step, in the order in which they appear, by the lengths of
+    arrays and their projections on four fixed directions."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, Hashable] = {}
+        self._seen: dict[Hashable, list[tuple[Hashable, tuple[float, ...]]]] = {}
+        self._known: set[Hashable] = set()
+        self._signs: np.ndarray | None = None
+
+    def add(self, value: Hashable, kind: Hashable, read: Callable[[], np.ndarray]) -> None:
+        """Only values of one `kind` are compared. `read` is called once for each value."""
+        if value in self._known:
+            return
+        self._known.add(value)
+        array = read()
+        if array.size < _FEWEST_COMPARED or array.dtype.kind != "f":
+            return
+        sketch = self._project(array.reshape(-1))
+        earlier = self._seen.setdefault(kind, [])
+        for other, its in earlier:
+            if all(abs(a - b) <= NEAR * its[0] for a, b in zip(sketch, its, strict=True)):
+                self.found[value] = self.found.get(other, other)
+                break
+        earlier.append((value, sketch))
+
+    def _project(self, flat: np.ndarray) -> tuple[float, ...]:
+        """Its length, and the projections. Each part has a weight of its own, so that the same
+        parts in another order are another array."""
+        import numpy as np
+
+        if self._signs is None:
+            rng = np.random.Generator(np.random.PCG64(0))
+            self._signs = rng.choice(np.array([-1, 1], np.float32), (4, _PART))
+        sums, square = np.zeros(4), 0.0
+        for place, begin in enumerate(range(0, flat.size, _PART)):
+            part = flat[begin : begin + _PART].astype(np.float32)
+            weights = np.cos(np.arange(1, 5) * place)
+            sums += weights * (self._signs[:, : part.size] @ part)
+            square += float(part @ part)
+        return (math.sqrt(square), *sums.tolist())
 
 
 def list_needless(recorded: Recorded) -> list[Operation]:

@@ -8,8 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written, watch_operators
-from benchcore.cell.nested import list_arrays
-from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
+from benchcore.cell.nested import copy_to_host, list_arrays
+from benchcore.cell.proof.needless import (
+    MOST_ELEMENTS,
+    NearValues,
+    Operation,
+    Recorded,
+    TooLargeError,
+)
 from benchcore.cell.proof.torch_compiler import find_module
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
@@ -18,6 +24,7 @@ _REPLACING = ("copy_", "fill_", "zero_")
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
 """Modules that call the autograd engine."""
 _AGAIN = "torch.utils.checkpoint"
+_COPYING = ("cat", "clone", "contiguous", "copy_", "index_select", "repeat", "stack")
 _WIDE = ("float64", "complex128")
 _LIBRARIES = ("aten", "c10d", "_c10d_functional", "mkldnn", "prims", "profiler")
 """Whose operators show what they do; not those of a program's own, but for one of ours."""
@@ -26,11 +33,11 @@ _CHUNK = 1 << 22
 """Elements that are numbered at a time."""
 
 
-def record(torch: Any, step: Callable[[], object]) -> Recorded:
-    """The operations of one step. Those of one call from Python belong together, and those of one
-    backward pass that the autograd engine chooses; those of hooks and checkpoints do not. Raises
-    TooLargeError."""
-    recording = _Recording(torch)
+def record(torch: Any, step: Callable[[], object], inputs: object = ()) -> Recorded:
+    """The operations of one step, which takes some of the `inputs`. Those of one call from Python
+    belong together, and those of one backward pass that the autograd engine chooses; those of hooks
+    and checkpoints do not. Raises TooLargeError."""
+    recording = _Recording(torch, inputs)
     calls: list[object] = []
 
     class Calls(torch.overrides.TorchFunctionMode):
@@ -58,8 +65,11 @@ def record(torch: Any, step: Callable[[], object]) -> Recorded:
 
 
 class _Recording:
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, inputs: object) -> None:
         self._torch = torch
+        given = self._list_tensors(list(list_arrays(inputs)))
+        self._origins = _Origins({_find_storage(each) for each in given})
+        self._near = NearValues()
         self._operations: list[Operation] = []
         self._elements = 0
         self._unusual: list[str] = []
@@ -83,18 +93,21 @@ class _Recording:
         written = self._list_tensors(out)
         writes = func._schema.is_mutable or "batch_norm" in name
         results = [self._number(each) for each in written]
-        updates = False
+        updates, changed = False, set[int]()
         for each, was in zip(read, before, strict=True):
             self._first.setdefault(was, _find_storage(each))
             now = self._number(each) if writes else was
             if was != now:
                 results.append(now)
                 self._note_change(each, was)
+                changed.add(_find_storage(each))
                 updates |= _find_storage(each) not in self._made
         here = {_find_storage(each) for each in read}
         added = {_find_storage(each) for each in written} - here
         for each, number in zip(written, results, strict=False):
             self._first.setdefault(number, _find_storage(each))
+        draws = self._torch.Tag.nondeterministic_seeded in func.tags
+        given = self._origins.follow(here, self._made, added, changed, draws=draws)
         self._made |= added
         sizes = [each.numel() for each in (*read, *written)]
         self._elements += max(sizes, default=0)
@@ -110,6 +123,7 @@ class _Recording:
                 results=tuple(results),
                 elements=max(sizes, default=0) if added or writes else 0,
                 call=call,
+                copies=given and name in _COPYING and _have_one_dtype(*read, *written),
                 updates=updates and not name.startswith(_REPLACING),
             )
         )
@@ -130,6 +144,7 @@ class _Recording:
             needed=[self._number(each) for each in left],
             overwritten=self._overwritten,
             unusual=self._unusual,
+            near=self._near.found,
         )
 
     def _list_tensors(self, nested: object) -> list[Any]:
@@ -164,7 +179,10 @@ class _Recording:
             total = len(flat)
             for part in flat.split(_CHUNK):
                 total = total * 31 + int((part.long() * self._weigh(part)).sum())
-        return total, str(tensor.dtype), _describe_layout(tensor)
+            number = total, str(tensor.dtype), _describe_layout(tensor)
+            if tensor.dtype in (torch.float32, torch.float64):
+                self._near.add(number, number[1:], lambda: copy_to_host(tensor))
+        return number
 
     def _weigh(self, part: Any) -> Any:
         """An odd factor for each place."""
@@ -175,6 +193,33 @@ class _Recording:
             weights = (place * 0x9E3779B97F4A7C1) ^ (place * 0x5851F42D4C957F2 >> 7) | 1
             self._weights[part.device] = weights
         return weights[: len(part)]
+
+
+class _Origins:
+    """Of each storage whether its numbers come from the step's inputs or were drawn, and whether
+    they come from other tensors that were there before the step."""
+
+    def __init__(self, inputs: set[int]) -> None:
+        self._inputs = inputs
+        self._others: set[int] = set()
+
+    def follow(
+        self, read: set[int], made: set[int], added: set[int], changed: set[int], *, draws: bool
+    ) -> bool:
+        """Note one operation, and return whether it reads nothing but those others. `made` are the
+        step's own storages; `added` those that the operation makes, `changed` that it writes to."""
+        of_inputs = draws or bool(read & self._inputs)
+        of_others = bool(read & self._others or read - made - self._inputs)
+        for group, belongs in ((self._inputs, of_inputs), (self._others, of_others)):
+            if belongs:
+                group |= added | changed
+            else:
+                group -= added
+        return of_others and not of_inputs
+
+
+def _have_one_dtype(*tensors: Any) -> bool:
+    return len({each.dtype for each in tensors}) == 1
 
 
 def _find_storage(tensor: Any) -> int:

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchcore.cell.explain.products import Asked, Compiled, describe
 from benchcore.cell.proof.needless import (
     TOO_LARGE,
+    NearValues,
     Operation,
     Recorded,
     TooLargeError,
@@ -66,7 +68,37 @@ def test_shares_are_of_what_moves_arrays() -> None:
     view = Operation(name="view", reads=("a",), results=("a",), elements=0, call=0)
     steps = [view, _operation("copy", "a", "a"), _operation("sine", "a", "b")]
     found = describe_needless(lambda: Recorded(operations=steps, needed="b", unusual=["x", "x"]))
-    assert found == {"elements": 0.5, "operations": 0.5, "names": ["copy"], "unusual": ["x"]}
+    shares = {"elements": 0.5, "operations": 0.5, "nearly": 0.5, "copies": 0.0}
+    assert found == {**shares, "names": ["copy"], "unusual": ["x"]}
+
+
+def test_values_that_differ_in_their_last_digits_are_one_but_what_a_step_leaves_is_not() -> None:
+    steps = [_operation("scale", "a", "b"), _operation("product", "b", "c")]
+
+    def share(near: dict[str, str], needed: str = "c") -> float:
+        recorded = Recorded(operations=steps, needed=needed, near=near)
+        return describe_needless(lambda: recorded)["nearly"]
+
+    assert [share({}), share({"b": "a"}), share({"b": "a"}, "bc")] == [0.0, 0.5, 0.0]
+
+
+def test_arrays_that_are_near_have_the_same_projections() -> None:
+    rng = np.random.Generator(np.random.PCG64(1))
+    one = rng.standard_normal(200_000, dtype=np.float32)
+    others = {
+        "scaled": one * np.float32(1.000002),
+        "rounded": np.log(np.exp(one.astype(np.float64))).astype(np.float32) + np.float32(1e-7),
+        "another": rng.standard_normal(200_000, dtype=np.float32),
+        "moved": np.roll(one, 1 << 16),
+        "one digit more": one * np.float32(1.001),
+        "few": one[:9] * np.float32(1.000001),
+    }
+    near = NearValues()
+    near.add("one", one.size, lambda: one)
+    near.add("few", 9, lambda: one[:9])
+    for name, array in others.items():
+        near.add(f"{name} later", array.size, lambda array=array: array)
+    assert near.found == {"scaled later": "one", "rounded later": "one"}
 
 
 def _ask() -> Asked:
@@ -138,7 +170,18 @@ steps = {
     "not folded": lambda: jax.jit(lambda x: jnp.sin(x) * 2.0 / 2.0 * w[0, 0] + 0 * jnp.cos(x))(x),
     "identities": lambda: jax.jit(lambda x: jnp.sin(x**1 * 1.0 + 0.0) / 1.0)(x),
 }
-found = {name: describe_needless(lambda: record(jax, step)) for name, step in steps.items()}
+halves = w[:16], w[16:]
+beside = {
+    "last digits": lambda: jax.jit(lambda x, w: forward(x * 1.000001, w))(x, w),
+    "there and nearly back": lambda: jax.jit(lambda x, w: jnp.log(jnp.exp(x)) @ w)(x, w),
+    "slow training": lambda: jax.jit(lambda w, x: w - 1e-7 * jax.grad(loss)(w, x))(w, x),
+    "put together": lambda: jax.jit(lambda x, a, b: x @ jnp.concatenate([a, b]))(x, *halves),
+    "inputs put together": lambda: jax.jit(lambda x, w: jnp.concatenate([x, 2 * x]) @ w)(x, w),
+}
+found = {
+    name: describe_needless(lambda: record(jax, step, False, [x]))
+    for name, step in (steps | beside).items()
+}
 eager = {
     "eager": lambda: forward(x, w),
     "eager, twice": lambda: forward(x, w) + forward(x, w) / 2,
@@ -221,7 +264,25 @@ steps = {
     "differentiated again": differentiate_again,
     "hidden": infer(lambda: hidden(forward(x))),
 }
-found = {name: describe_needless(lambda: record(torch, step)) for name, step in steps.items()}
+halves = w.detach()[:16].clone(), w.detach()[16:].clone()
+def train_slowly():
+    w.grad = None
+    loss = forward(x).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        w.sub_(1e-7 * w.grad)
+    return loss.detach(), w
+beside = {
+    "last digits": infer(lambda: forward(x * 1.000001)),
+    "there and nearly back": infer(lambda: x.exp().log() @ w),
+    "slow training": train_slowly,
+    "put together": infer(lambda: x @ torch.cat(halves)),
+    "inputs put together": infer(lambda: torch.cat([x, 2 * x]) @ w),
+}
+found = {
+    name: describe_needless(lambda: record(torch, step, [x]))
+    for name, step in (steps | beside).items()
+}
 torch_needless.MOST_ELEMENTS = 10
 try:
     record(torch, steps["plain"])
@@ -243,11 +304,23 @@ def _run(python: Path, script: str, folder: Path) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def _pop_beside(found: dict[str, Any]) -> None:
+    """Check the steps that compute nothing twice, and leave the others."""
+    names = ["last digits", "there and nearly back", "slow training", "put together",
+             "inputs put together"]  # fmt: skip
+    beside = {name: found.pop(name) for name in names}
+    assert {name: each["names"] for name, each in beside.items() if each["names"]} == {}
+    assert [name for name in names if beside[name]["nearly"] > 0.1] == names[:2]
+    assert [name for name in names if beside[name]["nearly"]] == names[:2]
+    assert [name for name in names if beside[name]["copies"]] == ["put together"]
+
+
 @pytest.mark.provisions
 def test_needless_work_of_jaxs_steps_is_found(
     framework_python: Callable[[str], Path], tmp_path: Path
 ) -> None:
     found = _run(framework_python("jax"), _JAX, tmp_path)
+    _pop_beside(found)
     fair = (
         *("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop"),
         *("checkpoint for XLA", "computed again", "identities", "eager", "uniform", "folded"),
@@ -289,6 +362,7 @@ def test_needless_work_of_torchs_steps_is_found(
     framework_python: Callable[[str], Path], tmp_path: Path
 ) -> None:
     found = _run(framework_python("torch"), _TORCH, tmp_path)
+    _pop_beside(found)
     fair = (
         *("plain", "training", "in place", "another layout", "vmap", "wide"),
         "equal counters",

@@ -91,6 +91,7 @@ def _needless(elements: float, operations: float = 0.0, *unusual: str) -> dict[s
     [
         {"needless": _needless(0.002, 0.04)},
         {"needless": _needless(0.03, 0.2), "framework": "jax"},
+        {"needless": {**_needless(0.0), "nearly": 0.004, "copies": 0.009}},
         {"needless": None, "missing": {"needless": SHARED}},
         {"needless": None, "missing": {"needless": TOO_LARGE}},
         {"needless": None, "missing": {"needless": "ValueError: odd"}, "on_gpu": True},
@@ -107,6 +108,10 @@ def test_little_needless_work_passes(right: dict[str, Any]) -> None:
         ({"needless": _needless(0.0, 0.06)}, "needless", "(0.06 of its operations: mul, sin)"),
         ({"needless": _needless(0.05), "framework": "jax"}, "needless",
          "0.05 of its work needlessly"),
+        ({"needless": {**_needless(0.0), "nearly": 0.006}}, "needless",
+         "0.006 of its work to change no more than last digits"),
+        ({"needless": {**_needless(0.0), "copies": 0.02}}, "needless",
+         "0.02 of its work to copy its parameters"),
         ({"needless": _needless(0.0, 0.0, "a fence")}, "unusual", "what no step needs: a fence"),
         ({"needless": None, "missing": {"needless": "ValueError: odd"}}, "needless",
          "values could not be followed: ValueError: odd"),
