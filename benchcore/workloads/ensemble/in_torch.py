@@ -61,7 +61,7 @@ def _leave(found: object, params: Params) -> object:
 
 def _pull(loss: torch.Tensor, params: Params) -> tuple[torch.Tensor, Params]:
     """The gradients of all losses: each depends on its own network alone."""
-    found = torch.autograd.grad(loss.sum(), list(params.values()))
+    found = torch.autograd.grad(loss, list(params.values()), torch.ones_like(loss))
     return loss.detach(), dict(zip(params, found, strict=True))
 
 

@@ -19,6 +19,8 @@ _WAYS = [
     ("mnist_cnn", "tiny_per_sample_grad", {"chunk": "2"}),
     ("mnist_cnn", "tiny_per_sample_grad_norms", {"per_sample": "loop"}),
     ("text_classifier", "tiny_per_sample_grad", {"per_sample": "loop"}),
+    ("ensemble", "tiny_gradient_convolution", {"batching": "loop"}),
+    ("ensemble", "tiny_gradient_convolution", {"batching": "batched"}),
     ("graph_gcn", "tiny_infer", {"aggregate": "sparse"}),
     ("graph_gcn", "tiny_train", {"aggregate": "sparse"}),
 ]
