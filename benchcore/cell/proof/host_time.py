@@ -28,7 +28,9 @@ _FREE_NS, _FREE_PER_CALL_NS, _FREE_PER_ARRAY_NS, _FREE_SHARE = 25_000, 10_000, 2
 """What a step may take where empty calls take as long as `_EMPTY_NS`, and as much more for each
 call of its framework, for each array that it returns (a later step frees it), and as a share of its
 CPU time. Our tiny steps take at most 0.6 of it."""
-_IDLE = 10
+_IDLE, _IDLE_SHARE = 10, 0.1
+"""Calls of a framework that run nothing on the device: how many more there may be than of others,
+and their share of the step's CPU time that is free; ours take up to 6 %, in eager JAX."""
 _EMPTY_NS = 45_000
 """Of `_call_often`, on a quiet Xeon."""
 
@@ -120,9 +122,11 @@ class Watch:
             monitoring.free_tool_id(_TOOL)
             if collects:
                 gc.enable()
+        whole_ns = time.process_time_ns() - began
+        idle_ns = sum(each.took_ns for each in self._made if not each.works)
         return Took(
-            own_ns=self._spent_ns + sum(each.took_ns for each in self._made if not each.works),
-            whole_ns=time.process_time_ns() - began,
+            own_ns=self._spent_ns + max(0, idle_ns - round(_IDLE_SHARE * whole_ns)),
+            whole_ns=whole_ns,
             calls=self._count_calls(),
             arrays=sum(1 for _ in list_arrays(outputs)),
         )
