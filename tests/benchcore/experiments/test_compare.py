@@ -199,11 +199,14 @@ def test_nothing_differs_between_a_contender_and_itself() -> None:
 
 
 def test_what_is_read_of_a_compiled_side_alone_is_no_further_difference() -> None:
-    a, b = _sides(effective__manifest={"compiled": "no"})
-    a["effective"]["manifest"] = {"compiled": "yes", "compiled_whole": "yes"}
+    a, b = _sides(effective__manifest={"compiled": "no", "shapes": "none"})
+    compiled = {"compiled": "yes", "compiled_whole": "yes", "shapes": "automatic"}
+    a["effective"]["manifest"] = compiled
     assert [each["name"] for each in list_differences(a, b)] == ["manifest.compiled"]
-    b["effective"]["manifest"] = {"compiled": "yes", "compiled_whole": "2 forward graphs"}
+    b["effective"]["manifest"] = {**compiled, "compiled_whole": "2 forward graphs"}
     assert [each["name"] for each in list_differences(a, b)] == ["manifest.compiled_whole"]
+    b["effective"]["manifest"] = {**compiled, "shapes": "dynamic"}
+    assert [each["name"] for each in list_differences(a, b)] == ["manifest.shapes"]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ from benchcore.cell.proof.switches import works_meanwhile
 
 print(works_meanwhile())
 started = subprocess.Popen(["sh", "-c", "while :; do :; done"])
-print(works_meanwhile())
+print(any(works_meanwhile() for _ in range(100)))  # it may start late on a busy machine
 started.kill()
 started.wait()
 """
