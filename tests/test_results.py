@@ -62,10 +62,10 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     for chapter in chapters:
         of_chapter = [each for each in folders if f"`spool/{each.name}`" in chapter]
         named += len(of_chapter)
-        figures = set(_RATIO.findall(chapter)) if of_chapter else set()
+        figures = _RATIO.findall(chapter) if of_chapter else []
         few = all(each.name.startswith(("train-", "compare-", "bisect-")) for each in of_chapter)
         assert len(figures) >= (len(of_chapter) if few else 3)
-        assert figures <= {each for folder in of_chapter for each in _figures(engine, folder)}
+        assert set(figures) <= {each for folder in of_chapter for each in _figures(engine, folder)}
     assert named == len(folders)
 
 
