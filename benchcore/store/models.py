@@ -126,7 +126,6 @@ IS_NO_CALIBRATION_RUN = DuelRun.track != CALIBRATION_TRACK
 """Calibration runs test our own verdicts. They are in no series, ratio or suspicion, and on no page
 but the calibration's: their pairs carry no information on a framework."""
 
-
 _LADDER = text("ladder IS NOT NULL")
 
 
