@@ -17,7 +17,6 @@ from benchcore.names import (
     name_use_case,
 )
 from benchcore.store.metrics import METRICS
-from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import (
     format_bytes,
     format_count,
@@ -25,13 +24,13 @@ from dashboards.formatting import (
     format_metric,
     format_ns,
     format_seconds,
-    format_size,
     format_speedup,
     is_missing,
     to_ratio,
 )
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
+from dashboards.site.guide_questions import questions_section, span_leads, summarise_leads
 from dashboards.site.pages import OPERATIONS_PAGE, PAGES
 from dashboards.site.pairs import case_key, name_pair
 from dashboards.site.reading import checks_section, not_measured_section, reading_section
@@ -119,6 +118,7 @@ def guide_page(answers: Sequence[Answer]) -> Block:
     listed = [
         blocks.text(summarise_answers(known), tone="answer"),
         _link_operations(known),
+        questions_section(known),
         _best_section(known),
         *_list_use_cases(known),
         _unknown_section([each for each in answers if not each["counts"]]),
@@ -180,24 +180,11 @@ def _fold(
         return [draw(name, known)]
     return [
         blocks.details(
-            f"{name_model(workload)}: {_summarise_family(families[workload])}.",
+            f"{name_model(workload)}: {summarise_leads(families[workload])}.",
             [draw(f"{name}-{workload}", families[workload])],
         )
         for workload in sorted(families, key=name_model)
     ]
-
-
-def _summarise_family(rows: Sequence[Answer]) -> str:
-    """`JAX is 2.1x to 2.4x as fast in 2 pairs`; `PyTorch is faster in 6 of 8 pairs, JAX in 2`."""
-    counted = Counter(row["faster"] for row in rows if row["faster"])
-    if not counted:
-        return f"neither is shown to be faster in {format_count(len(rows), 'pair')}"
-    (first, count), *others = counted.most_common()
-    if count == len(rows):
-        times = _span_leads(rows)
-        return f"{FRAMEWORKS[first]} is {times} as fast in {format_count(count, 'pair')}"
-    rest = "".join(f", {FRAMEWORKS[side]} in {number}" for side, number in others)
-    return f"{FRAMEWORKS[first]} is faster in {count} of {len(rows)} pairs{rest}"
 
 
 def _best_table(name: str, known: Sequence[Answer]) -> Block | None:
@@ -245,20 +232,7 @@ def _describe_lead(side: str, rows: Sequence[Answer]) -> str:
     where = f"at batch {batches}"
     if side not in FRAMEWORKS:
         return f"{_NEITHER[side]} {where}"
-    return f"{FRAMEWORKS[side]} {where}, {_span_leads(rows)} as fast"
-
-
-def _span_leads(rows: Sequence[Answer]) -> str:
-    """`1.2x to 3x`: the smallest and the largest lead of the faster side."""
-    ordered = sorted(rows, key=lambda row: abs(row["log_ratio"]))
-    low, high = (_format_lead(row) for row in (ordered[0], ordered[-1]))
-    return low if low == high else f"{low} to {high}"
-
-
-def _format_lead(row: Answer) -> str:
-    """How many times as fast the faster side is."""
-    logs = (row["log_ratio"], row["low"], row["high"])
-    return format_size(*(logs if row["log_ratio"] >= 0 else swap_sides(*logs)))
+    return f"{FRAMEWORKS[side]} {where}, {span_leads(rows)} as fast"
 
 
 def _name_arms(row: Answer) -> str:

@@ -53,7 +53,9 @@ def guide(
 
 
 def _print_answers(rows: list[dict[str, Any]]) -> None:
-    from dashboards.site.guide import describe_answer, list_sentences  # Altair takes a second
+    # Altair takes a second
+    from dashboards.site.guide import describe_answer, list_sentences
+    from dashboards.site.guide_questions import QUESTION_COLUMNS, list_questions
 
     known = [each for each in rows if each["counts"]]
     if not known:
@@ -61,6 +63,7 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
     for sentence in list_sentences(known):
         print_line(sentence)
     if known:
+        print_rows(list_questions(known), QUESTION_COLUMNS, title="By question")
         shown = [
             {key: _plain(cell) for key, cell in describe_answer(each).items()} for each in known
         ]

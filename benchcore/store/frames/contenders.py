@@ -41,6 +41,8 @@ _OF_CONTENDER = (
 _NAMED = ("name", "status", *_CACHES)
 _OF_AMOUNTS = ("start_index", "caches", "stages", "median_step_ns", "measured", "energy")
 """Columns of a start that the metrics of `amount_frame` need."""
+_OF_PROFILE = ("program_ops", "host_dispatch_ns")
+"""Metrics that need a start's profile, its largest column, too."""
 _OF_START = (
     *("start_index", "status", "caches", "compilation", "cache_hits", "stages", "warm_up"),
     *("steps_per_block", "compilations_in_blocks", "num_blocks", "shortest_block_ns"),
@@ -139,10 +141,7 @@ def _list_sums(starts: pd.DataFrame) -> dict[str, Callable[[], Any]]:
         "num_blocks": lambda: per_start["num_blocks"].sum(),
         "num_degraded": lambda: per_start["num_degraded"].sum(min_count=1),
         "num_unsteady": lambda: per_start["unsteady"].sum(min_count=1),
-        **{
-            key: lambda key=key: per_start[key].mean()
-            for key in ("program_ops", "host_dispatch_ns")
-        },
+        **{key: lambda key=key: per_start[key].mean() for key in _OF_PROFILE},
         "fastest_step_ns": lambda: per_start["median_step_ns"].min(),
         **{f"{each}_s": lambda each=each: per_start[f"{each}_s"].mean() for each in STAGES},
         **{
@@ -217,7 +216,10 @@ def _read_starts(
 ) -> pd.DataFrame:
     """`start_frame` with the column `latency_ns`. With `only` some metrics of contenders, without
     the columns that just others need."""
+    profiled = only is None or not set(only).isdisjoint(_OF_PROFILE)
     of_start = _OF_START if only is None else _OF_AMOUNTS
+    if only is not None and profiled:
+        of_start = (*_OF_AMOUNTS, "warm_up", "profile")
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),
@@ -233,7 +235,7 @@ def _read_starts(
     for stage in STAGES:
         seconds = [stages[stage] for stages in frame["stages"]]
         frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
-    if only is None:
+    if profiled:
         frame = _read_profiles(frame)
     for metric in IN_MEASURED:
         values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]

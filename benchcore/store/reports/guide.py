@@ -30,7 +30,7 @@ _AMOUNTS = (
     *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
     *("allocator_peak_bytes", "process_peak_bytes", "gross_mj"),
     *("state_bytes_per_device", "communicated_bytes", "numpy_step_ns"),
-    *("new_shape_s", "after_new_shapes"),
+    *("new_shape_s", "after_new_shapes", "host_dispatch_ns"),
 )
 _AT_ONCE = 500
 """Duel runs of one query: SQLite limits its variables."""

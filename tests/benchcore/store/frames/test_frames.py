@@ -311,6 +311,11 @@ def test_some_amounts_of_some_duel_runs_are_those_of_the_frame(
     assert found["median_step_ns"].notna().all() and found["gross_mj"].notna().any()
     sent = record_statements(engine, lambda: amount_frame(engine, runs, metrics))
     assert not [each for each, _ in sent if "profile" in each or "environment_key" in each]
+    of_profile = ["host_dispatch_ns", "program_ops", "median_step_ns"]
+    wanted = every.loc[every["campaign"] == "later", ["duel_run", "name", *of_profile]]
+    found = amount_frame(engine, runs, of_profile)[list(wanted)]
+    pd.testing.assert_frame_equal(found, wanted.reset_index(drop=True))
+    assert found[of_profile].notna().all(axis=None)
 
 
 _OF_OTHER_COLUMNS = ("host_boundness", "program_ops", "host_dispatch_ns")
