@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from sqlalchemy import Engine
 from benchcore.experiments.backfill import CHANGE_COLUMNS, tabulate_changes
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.names import name_arm
+from benchcore.planning.catalog import load_spec
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -27,6 +30,8 @@ from benchcore.store.packs import list_packed
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.waterfalls import read_waterfall
+from benchcore.verdict.duel.crossing import Point, find_crossing
+from benchcore.verdict.samples import swap_sides
 from dashboards.defects_page import format_move, format_ratio
 from dashboards.formatting import format_seconds, format_speedup
 from dashboards.waterfall_page import format_gain
@@ -35,6 +40,7 @@ from data_checks.check import check_campaign
 RESULTS = Path(__file__).parent.parent / "results"
 MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
 _RATIO = re.compile(r"[\d.]+x \([\d.]+ to [\d.]+\)")
+_CROSSING = re.compile(r"(?:batch )?[\d.]+(?: models)? \(95 % interval [\d.]+ to [\d.]+")
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.name)
@@ -66,7 +72,38 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         few = all(each.name.startswith(("train-", "compare-", "bisect-")) for each in of_chapter)
         assert len(figures) >= (len(of_chapter) if few else 3)
         assert set(figures) <= {each for folder in of_chapter for each in _figures(engine, folder)}
+        crossings = _CROSSING.findall(" ".join(chapter.split()))
+        assert set(crossings) <= {*_list_crossings(engine, of_chapter)}
     assert named == len(folders)
+
+
+def _list_crossings(engine: Engine, folders: list[Path]) -> Iterator[str]:
+    """Where the lead changes sides, over the models or batches of ensembles with two settings."""
+    cases = load_spec("ensemble").cases
+    found = defaultdict[tuple[Any, ...], list[Point]](list)
+    for row in [each for folder in folders for each in _list_pairs(engine, folder)]:
+        case, logs = cases[row["case_name"]], (row["log_ratio"], row["low"], row["high"])
+        a, b = row["a_arm"], row["b_arm"]
+        log_ratio, low, high = logs if a < b else swap_sides(*logs)
+        for varied in ("models", "batch"):
+            alike = (row["a_framework"], *sorted((a, b)), varied, replace(case, **{varied: 0}))
+            value = getattr(case, varied)
+            found[alike].append(Point(value=value, log_ratio=log_ratio, low=low, high=high))
+    for (*_, varied, _), points in found.items():
+        crossing = find_crossing(points)
+        if crossing.value is not None:
+            value, low, high = (
+                f"{each:.3g}" for each in (crossing.value, crossing.low, crossing.high)
+            )
+            where = f"batch {value}" if varied == "batch" else f"{value} models"
+            yield f"{where} (95 % interval {low} to {high}"
+
+
+def _list_pairs(engine: Engine, folder: Path) -> list[dict[str, Any]]:
+    """Pairs of ensembles that count, of one framework with two settings."""
+    rows = ratio_frame(engine, folder.name).to_dict("records")
+    wanted = [each for each in rows if each["workload"] == "ensemble" and each["counts"]]
+    return [each for each in wanted if each["a_framework"] == each["b_framework"]]
 
 
 def _check_costs(engine: Engine, text: str) -> None:

@@ -236,6 +236,47 @@ def test_a_new_shape_is_compiled_unless_it_is_padded_or_dynamic(
     assert found["compiled"] == compiled, found
 
 
+_EXPORTED = """
+import json
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+from benchcore.cell.runtime import load_runtime
+
+runtime = load_runtime("jax")
+runtime.import_framework()
+runtime.initialise(
+    device="cpu", precision="fp32_ieee", threads=1, settings={"compile": "jit"}
+)
+any_rows = jax.ShapeDtypeStruct(export.symbolic_shape("rows, 8"), jnp.float32)
+run = jax.jit(export.export(jax.jit(lambda rows: jnp.tanh(rows) * 2))(any_rows).call)
+compiled = []
+for length in (3, 6, 6, 9):
+    rows = jax.device_put(np.full((length, 8), 0.5, np.float32))
+    before = runtime.num_compilations()
+    found = run(rows).block_until_ready()
+    compiled.append(runtime.num_compilations() - before)
+    assert found.shape == rows.shape
+print(json.dumps(compiled))
+"""
+
+
+def test_jax_compiles_each_shape_even_of_a_function_that_was_exported_for_any(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    """What the Guide states of dynamic shapes in JAX, which no row answers."""
+    done = subprocess.run(
+        [framework_environment("jax").python, "-P", "-s", "-c", _EXPORTED],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [1, 1, 0, 1]
+
+
 _CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla_cpu")]
 
 
