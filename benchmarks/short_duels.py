@@ -1,4 +1,5 @@
-"""Duels of bare Python through the real conductor, of work that can be made longer by a share."""
+"""Duels through the real conductor of work that can be made longer by a share: by default of bare
+Python."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -22,14 +24,14 @@ from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.planning import matrix
 from benchcore.planning.profiles import Arm, Match, Profile
 from benchcore.planning.snapshot import list_inside_files, take_snapshot
-from benchcore.protocol import DuelLimits, EnvironmentRecord
+from benchcore.protocol import DuelLimits, Framework
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State
 from benchcore.store.documents import read_document
 from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
 
 Document = dict[str, Any]
-_ARM = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+_WORKLOAD = "short_work"
 _SPEC = "from benchcore.workloads.noop.spec import *"
 _STEP = '''
 import hashlib
@@ -37,52 +39,71 @@ from benchcore.program import Program
 
 def build(case, arrays, settings):
     """SHA-256 of so many bytes: its time is in proportion to their number."""
-    content = bytes(round(100_000 * float(settings["compile"])))
+    content = bytes(round(100_000 * float(settings["share"])))
     return Program(step=lambda inputs: hashlib.sha256(content).digest())
 '''
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What both sides do: a module whose `build` reads the setting `share`, the amount of work."""
+
+    framework: Framework
+    module: str
+    limits: DuelLimits
+    templates: Path | None = None
+    """Of environments with more packages than the framework needs."""
+
+
+DIGEST = Work(
+    framework="stdlib",
+    module=_STEP,
+    limits=DuelLimits(rounds=6, block_ms=2.0, warm_up_limit_s=0.05),
+)
+
+
 class ShortDuels:
-    """Two contenders that hash the same number of bytes, or the second one more by a share.
+    """Two contenders that do the same work, or the second one more by a share.
 
     A duel that was measured before in the same campaign is not repeated.
     """
 
-    def __init__(self, state: State, campaign: str) -> None:
+    def __init__(self, state: State, campaign: str, work: Work = DIGEST) -> None:
         self._state = state
         self._campaign = campaign
-        release = resolve(parse_request("stdlib"), find_interpreters())
-        self._releases = {"stdlib": release}
-        self._record = provision(release, state, accelerator="cpu", report=lambda text: None)
+        self._work = work
+        release = resolve(parse_request(work.framework), find_interpreters())
+        self._releases = {work.framework: release}
+        self.record = provision(
+            release,
+            state,
+            accelerator="cpu",
+            report=lambda text: None,
+            templates=work.templates,
+        )
         self._snapshot = _add_workload(
-            take_snapshot(state.snapshots), state.root / "measuring" / campaign
+            take_snapshot(state.snapshots), state.root / "measuring" / campaign, work
         )
 
     def play(self, number: int, *, shift: float, **limits: Any) -> Document:
         """One duel with the seed `number`; `limits` are the order's."""
-        match = Match(workload="noop", case="bare", arms=(_ARM, _ARM), expected_s=1)
-        profile = Profile(
-            name="short",
-            matches=(match,),
-            seed=number,
-            limits=DuelLimits(block_ms=2.0, warm_up_limit_s=0.05),
-        )
+        name = self._work.framework
+        arm = Arm(name=name, request=name, settings={"compile": "none"})
+        match = Match(workload="noop", case="bare", arms=(arm, arm), expected_s=1)
+        profile = Profile(name="short", matches=(match,), seed=number, limits=self._work.limits)
         campaign = f"{self._campaign}-{round(shift * 1000)}"
         plan = matrix.make_plan(profile, self._releases, campaign=campaign, site="local")
         order = matrix.make_order(
-            plan, plan.duels[0], self._environments(), harness_version="0", snapshot="0" * 64
+            plan, plan.duels[0], {name: self.record}, harness_version="0", snapshot="0" * 64
         )
         a, b = order.contenders
         order = dataclasses.replace(
             order,
-            workload="digest",
-            contenders=(_hashing(a, 1.0), _hashing(b, 1.0 + shift)),
-            limits=dataclasses.replace(order.limits, **{"rounds": 6, "max_rounds": 6, **limits}),
+            workload=_WORKLOAD,
+            contenders=(_working(a, 1.0), _working(b, 1.0 + shift)),
+            limits=dataclasses.replace(order.limits, **limits),
         )
         return read_document(run_duel(order, self._state, self._snapshot, lambda event: None))
-
-    def _environments(self) -> dict[str, EnvironmentRecord | str]:
-        return {"stdlib": self._record}
 
 
 def play_abreast(plays: Sequence[Callable[[], Document | None]]) -> list[Document | None]:
@@ -102,19 +123,19 @@ def play_abreast(plays: Sequence[Callable[[], Document | None]]) -> list[Documen
         pool.shutdown(cancel_futures=True)  # after a failure, or Ctrl-C, none begins
 
 
-def _hashing(contender: Any, share: float) -> Any:
-    return dataclasses.replace(contender, settings={"compile": f"{share:g}"})
+def _working(contender: Any, share: float) -> Any:
+    return dataclasses.replace(contender, settings={"compile": "none", "share": f"{share:g}"})
 
 
-def _add_workload(snapshot: Path, folder: Path) -> Path:
+def _add_workload(snapshot: Path, folder: Path, work: Work) -> Path:
     """A snapshot is read-only: a copy of it that has one workload more."""
     shutil.rmtree(folder, ignore_errors=True)
     for file in list_inside_files():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(snapshot / file, folder / file)
-    workload = folder / "benchcore" / "workloads" / "digest"
+    workload = folder / "benchcore" / "workloads" / _WORKLOAD
     workload.mkdir()
-    for name, text in (("__init__", ""), ("spec", _SPEC), ("in_stdlib", _STEP)):
+    for name, text in (("__init__", ""), ("spec", _SPEC), (f"in_{work.framework}", work.module)):
         (workload / f"{name}.py").write_text(text)
     return folder
 

@@ -17,10 +17,12 @@ from agreement import FUNCTIONS, OVERHEAD, _order, compare, judge, median_interv
 from agreement_worker import c_loop
 from duel_orders import make_contender, make_order
 from measuring import POWER_STARTS, SIZES, _keep_part, find_smallest
-from short_duels import count_alarms, find_power, measured_shift, play_abreast
+from peers import as_if_undisturbed
+from short_duels import ShortDuels, count_alarms, find_power, measured_shift, play_abreast
 from short_duels import judge as judge_document
 
 from benchcore.cell.launch import Launcher
+from benchcore.state import open_state
 
 
 def _document(log_ratios: list[float], *, stolen: float = 0.0) -> dict[str, Any]:
@@ -163,6 +165,14 @@ def test_the_smallest_shift_is_found_with_every_larger_one() -> None:
     smallest = {row["starts"]: row["shift"] for row in find_smallest(rows)}
     assert smallest == {3: 0.05, 6: 0.02}
     assert all(POWER_STARTS % size == 0 for size in SIZES)
+
+
+def test_a_short_duel_times_both_sides(tmp_path: Path) -> None:
+    duels = ShortDuels(open_state(tmp_path), "trial")
+    document = duels.play(0, shift=1.0, starts=1, max_starts=1, budget_s=1.0, passes=False)
+    a, b = document["contenders"]
+    assert (a["status"], b["status"]) == ("ok", "ok"), (a["failure"], b["failure"])
+    assert 0.5 < measured_shift([as_if_undisturbed(document)]) < 1.2
 
 
 def test_parallel_duels_have_one_cpu_each_and_keep_their_order() -> None:
