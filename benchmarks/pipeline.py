@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/pipeline.py stages state/campaigns/nightly-laptop-2026-11-20
 
 `night` runs the main job in a fresh clone, with a cold or a warm package cache. `stages` reads a
-campaign that was measured.
+campaign that was measured. Both show the seconds by stage, by stage and contender, and those until
+the interval of each pair is narrow.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from one_duel import describe_machine, store_results
+
+from benchcore.cell.measure.degraded import find_degraded
+from benchcore.cell.stopping import half_width_of_mean
+from benchcore.verdict.duel.ratios import ContenderTimes, judge_duel
 
 ROOT = Path(__file__).parent.parent
 TIMED, LATENCIES = "timed blocks", "latency samples"
@@ -37,6 +44,8 @@ _NAMES = {
 }
 """What happens after an event of this kind, until the next event; of a `stage`, the stage."""
 _WIDTH = 40
+_NARROW = (0.01, 0.02)
+_MOST_STARTS = 1000
 
 
 def main() -> None:
@@ -89,6 +98,8 @@ def read_campaign(folder: Path) -> dict[str, Any]:
         "logged_s": round(wall_s, 1),
         "share_in_timed_blocks": round(seconds[TIMED] / wall_s, 3),
         "seconds": {name: round(each, 1) for name, each in seconds.items()},
+        "contenders": account_contenders(documents),
+        "pairs": [row for each in documents for row in expect_narrow(each)],
         **describe_machine(documents[0]),
     }
 
@@ -115,14 +126,85 @@ def account(
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
+def account_contenders(documents: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Seconds by contender and stage, over all duels."""
+    seconds = defaultdict[str, dict[str, float]](lambda: defaultdict(float))
+    for contender in (each for document in documents for each in document["contenders"]):
+        own = seconds[contender["name"]]
+        for start in contender["starts"]:
+            for stage, taken in start["stages"].items():
+                own[stage] += taken or 0.0
+            own[TIMED] += sum(block["elapsed_ns"] for block in start["blocks"]) / 1e9
+            own[LATENCIES] += sum(start["latency_ns"] or ()) / 1e9
+    return {
+        name: {stage: round(each, 1) for stage, each in own.items()}
+        for name, own in sorted(seconds.items())
+    }
+
+
+def expect_narrow(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Per pair of a duel with two starts or more: how many starts, and how many seconds of them,
+    half of its 95 % interval is expected to need for each width. From the spread and the length of
+    the starts that were made; None = more than a thousand starts."""
+    began = [
+        datetime.fromisoformat(start["started_at"]) for start in document["contenders"][0]["starts"]
+    ]
+    if len(began) < 2:
+        return []
+    start_s = (began[-1] - began[0]).total_seconds() / (len(began) - 1)
+    rows = []
+    for ratio in judge_duel([_read_side(each) for each in document["contenders"]]):
+        if len(ratio.start_log_ratios) < 2:
+            continue
+        spread = statistics.stdev(ratio.start_log_ratios)
+        needed = {f"{width:.0%}": _count_starts(spread, width) for width in _NARROW}
+        rows.append(
+            {
+                "duel": f"{document['duel']['workload']} {document['duel']['case']}",
+                "pair": f"{ratio.a} {ratio.b}",
+                "spread": round(spread, 4),
+                "start_s": round(start_s, 1),
+                "starts": needed,
+                "seconds": {key: n and round(n * start_s) for key, n in needed.items()},
+            }
+        )
+    return rows
+
+
+def _count_starts(spread: float, width: float) -> int | None:
+    enough = (n for n in range(2, _MOST_STARTS + 1) if half_width_of_mean(spread, n) <= width)
+    return next(enough, None)
+
+
+def _read_side(contender: dict[str, Any]) -> ContenderTimes:
+    starts = contender["starts"]
+    return ContenderTimes(
+        **{key: contender[key] for key in ("name", "arm", "framework", "version", "role")},
+        starts={
+            start["index"]: {b["round"]: b["elapsed_ns"] / b["steps"] for b in start["blocks"]}
+            for start in starts
+        },
+        degraded={start["index"]: find_degraded(start["blocks"]) for start in starts},
+        compilations={start["index"]: start.get("compilation", 0) for start in starts},
+    )
+
+
 def print_stages(found: dict[str, Any]) -> None:
-    """A bar per stage."""
+    """A bar per stage, and a line per contender and per pair."""
     longest = max(found["seconds"].values())
     for name, each in found["seconds"].items():
         bar = "#" * round(max(0.0, each) / longest * _WIDTH)
         print(f"{name:45} {each:7.1f} s {each / found['logged_s']:6.1%}  {bar}")
     share = found["share_in_timed_blocks"]
     print(f"{found['campaign']}: {found['logged_s']} s, {share:.1%} in timed blocks")
+    for name, seconds in found["contenders"].items():
+        print(f"{name}:", ", ".join(f"{stage} {each}" for stage, each in seconds.items() if each))
+    for pair in found["pairs"]:
+        until = ", ".join(
+            f"±{width} after {'no number of starts tried' if each is None else f'{each} s'}"
+            for width, each in pair["seconds"].items()
+        )
+        print(f"{pair['duel']}, {pair['pair']}: starts spread {pair['spread']:.1%}; {until}")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pipeline import LATENCIES, TIMED, account
-from result_documents import make_document
+from pipeline import LATENCIES, TIMED, account, account_contenders, expect_narrow
+from result_documents import JAX, TORCH, make_document
 
 
 def test_every_second_belongs_to_one_stage() -> None:
@@ -35,3 +36,40 @@ def test_every_second_belongs_to_one_stage() -> None:
     assert seconds["passes: memory, profile, energy"] == 14.0
     assert seconds["something new"] == 1.0
     assert sum(seconds.values()) == pytest.approx(96.0)
+
+
+def test_every_contender_has_its_stages_and_its_timed_blocks() -> None:
+    document = make_document()
+    starts = document["contenders"][0]["starts"]
+    for start in starts:
+        start["stages"] = {"import": 1.0, "compile": None, "warm_up": 0.5}
+    timed = sum(block["elapsed_ns"] for start in starts for block in start["blocks"]) / 1e9
+    found = account_contenders([document, document])
+    own = found[document["contenders"][0]["name"]]
+    assert own["import"] == 2.0 * len(starts)
+    assert own["warm_up"] == 1.0 * len(starts)
+    assert own[TIMED] == pytest.approx(2 * timed, abs=0.05)
+    assert len(found) == len(document["contenders"])
+
+
+def _spread_document(factors: tuple[float, ...]) -> dict[str, Any]:
+    document = make_document((JAX, replace(TORCH, start_factors=factors)), starts=len(factors))
+    for contender in document["contenders"]:
+        for index, start in enumerate(contender["starts"]):
+            start["started_at"] = f"2026-01-02T03:{4 + index:02}:00+00:00"
+    return document
+
+
+def test_a_pair_that_spreads_more_needs_more_starts() -> None:
+    (steady,) = expect_narrow(_spread_document((1.0, 1.002, 0.998)))
+    (unsteady,) = expect_narrow(_spread_document((1.0, 1.03, 0.97)))
+    assert steady["starts"]["1%"] == steady["seconds"]["1%"] / 60
+    assert unsteady["starts"]["1%"] > unsteady["starts"]["2%"] > steady["starts"]["1%"]
+    spread = unsteady["spread"]
+    assert unsteady["starts"]["2%"] == pytest.approx((1.96 * spread / 0.02) ** 2, abs=4)
+    (hopeless,) = expect_narrow(_spread_document((1.0, 3.0, 0.4)))
+    assert hopeless["starts"] == {"1%": None, "2%": None} == hopeless["seconds"]
+
+
+def test_one_start_shows_no_spread() -> None:
+    assert expect_narrow(_spread_document((1.0,))) == []
