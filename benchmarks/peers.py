@@ -14,6 +14,7 @@ import json
 import math
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -155,11 +156,16 @@ def as_if_undisturbed(document: dict[str, Any]) -> dict[str, Any]:
 def add_peer(peer: Peer, state: State) -> Path:
     """Templates of environments that hold the peer too."""
     folder = state.root / "peers" / f"{peer.framework}-{peer.package}"
+    return add_packages(peer.framework, [f"{peer.package}{peer.versions}"], folder)
+
+
+def add_packages(framework: str, packages: Sequence[str], folder: Path) -> Path:
+    """The framework's template with these packages too, written to this folder of templates."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{peer.framework}.toml"
-    template = (template_folder() / name).read_text(encoding="utf-8")
-    added = template.replace("packages = [", f'packages = ["{peer.package}{peer.versions}", ', 1)
-    (folder / name).write_text(added, encoding="utf-8")
+    template = (template_folder() / f"{framework}.toml").read_text(encoding="utf-8")
+    listed = "".join(f'"{each}", ' for each in packages)
+    added = template.replace("packages = [", f"packages = [{listed}", 1)
+    (folder / f"{framework}.toml").write_text(added, encoding="utf-8")
     return folder
 
 
