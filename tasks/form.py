@@ -145,10 +145,10 @@ class Side(BaseModel):
         default=[],
         title="Settings",
         description=(
-            "Non-default settings. PyTorch only: cudnn_benchmark, layout, optimizer, per_sample, "
-            "shapes, compile (JAX has it in single operations and ensembles). JAX only: "
-            "command_buffers, donate, processes, workaround, xla. Both: aggregate, attention, "
-            "batching, chunk, kernel, strategy."
+            "Non-default settings. PyTorch only: cudnn_benchmark, layout, model, optimizer, "
+            "per_sample, shapes, compile (JAX has it in single operations and ensembles). "
+            "JAX only: command_buffers, donate, processes, workaround, xla. Both: aggregate, "
+            "attention, batching, chunk, kernel, strategy."
         ),
         max_length=6,
     )

@@ -33,6 +33,8 @@ _ONLY_FOR = {
 }
 """Settings that matter in one use case alone."""
 _OF_SEVERAL_DEVICES = ("strategy", "processes")
+_NOT_SEARCHED = (DEFECTS, "model")
+"""`model` is how people write a network, and nothing where it is compiled."""
 _SLOWER_BY_DESIGN = ("autotune-5", "no-fusion-autotuner", "autotune-0")
 """Workarounds of crashes: they add checks, or take candidates from XLA's own search."""
 
@@ -60,7 +62,7 @@ def list_choices(workload: str, case: str, framework: str, device: str) -> Choic
     for key, values in options_of(workload, framework).items():
         default = _DEFAULT_COMPILE.get(framework, values[0]) if key == "compile" else values[0]
         others = tuple(each for each in values if each != default and is_fair(key, each))
-        if key != DEFECTS and (others or key == "compile"):
+        if key not in _NOT_SEARCHED and (others or key == "compile"):
             choices[key] = (default, *others)
     return choices
 

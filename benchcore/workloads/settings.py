@@ -52,6 +52,9 @@ JAX_KERNEL: Options = {"kernel": ("compiler", "pallas")}
 TORCH_KERNEL: Options = {"kernel": ("compiler", "triton")}
 """Who writes the kernel: the compiler, or we, in the framework's language for kernels."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
+TORCH_MODEL: Options = {"model": ("modules", "functions")}
+"""How torch's side is written: as a tree of `nn.Module`, or as functions of its parameters, as
+JAX's sides are."""
 TORCH_SHAPES: Options = {"shapes": ("automatic", "static", "dynamic")}
 """Whether `torch.compile` makes one program for all shapes: from the second one on, never, or at
 once."""
@@ -111,6 +114,7 @@ class BuildSettings:
     batching: str = "vmap"
     kernel: str = "compiler"
     shapes: str = "automatic"
+    model: str = "modules"
     strategy: str = "data"
     processes: str = "one"
     chunk: str = "whole"

@@ -24,8 +24,9 @@ EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
 """Precisions that hold numbers as they were given. Others have few different ones."""
 ROUNDED = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log_softmax", "pow", "rsqrt", "sqrt")
 """What norms, softmaxes and losses compute in float32 at least, without torch's prefixes."""
-CHOSEN = ("aggregate", "batching", "kernel", "per_sample")
-"""Settings that are read from a step. `batching` and `per_sample`: whether `vmap` runs in it."""
+CHOSEN = ("aggregate", "batching", "kernel", "model", "per_sample")
+"""Settings that are read from a step. `batching` and `per_sample`: whether `vmap` runs in it;
+`model`: whether its own code calls a module of torch."""
 ALWAYS = ("kernel",)
 """Read also where no arm may choose it: no step has a kernel of its own then."""
 _FEW = 64

@@ -219,6 +219,9 @@ class _Chosen:
     def see_call(self, called: Any) -> None:
         """A call by own code: kernels in Triton are no operators. Not run on a GPU, so that a
         kernel that is not seen is not read as `compiler`."""
+        is_module = issubclass(type(called), self._torch.nn.Module)
+        if is_module or "model" not in self.readings:
+            self.readings["model"] = "modules" if is_module else "functions"
         modules = (str(getattr(each, "__module__", "")) for each in (called, type(called)))
         if any(each.partition(".")[0] == "triton" for each in modules):
             self.readings["kernel"] = "triton"

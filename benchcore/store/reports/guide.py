@@ -66,10 +66,9 @@ NOT_MEASURED = (
         "the same. Scripts written by hand are compared.",
     ),
     (
-        "Modules or functions",
-        "No network is written in both styles on one side, so no row separates them. Torchvision's "
-        "networks are modules on both sides, and ensembles are functions. PyTorch's others are "
-        "modules, and JAX's functions of named arrays.",
+        "Modules in JAX",
+        "JAX has none in its own library: its sides are functions of named arrays, or modules of "
+        "other libraries. PyTorch's MLP can be compared as modules and as functions.",
     ),
     ("Prototyping and debugging", "An opinion: there is nothing to time."),
     ("Community", "An opinion: there is nothing to time."),

@@ -184,7 +184,7 @@ _BESIDE_THE_POINT = {
     "compiled_whole": ("not read",),
     "optimizer": ("not read",),
     "shapes": ("not read", "none"),
-    **dict.fromkeys(("aggregate", "batching", "kernel", "per_sample"), ("not read",)),
+    **dict.fromkeys(("aggregate", "batching", "kernel", "model", "per_sample"), ("not read",)),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -219,6 +219,7 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         "layout": layouts[side.settings.get("layout", "contiguous")],
         **({"optimizer": "usual" if compiles_update else update} if trains else {}),
         **({"compiled_whole": "yes"} if _is_plain(side) else {}),
+        "model": side.settings.get("model", "modules"),
         "shapes": side.settings.get("shapes", "automatic"),
         **_require_chosen(side),
     }

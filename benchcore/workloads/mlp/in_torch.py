@@ -1,4 +1,4 @@
-"""The multi-layer perceptron in PyTorch: `nn.Sequential` and `torch.optim.SGD`.
+"""The multi-layer perceptron in PyTorch: `nn.Sequential`, or functions, and `torch.optim.SGD`.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
 the backward pass too. The optimizer step is PyTorch's own, compiled only if the settings choose it.
@@ -25,6 +25,7 @@ from benchcore.workloads.settings import TORCH_COMPILE, BuildSettings, read_sett
 Tensors = dict[str, torch.Tensor]
 Inputs = tuple[torch.Tensor, ...]
 Place = Callable[[Mapping[str, np.ndarray]], Inputs]
+Forward = Callable[[torch.Tensor], torch.Tensor]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
@@ -39,6 +40,8 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     def place(inputs: Mapping[str, np.ndarray]) -> Inputs:
         return _place_inputs(inputs, wanted.device, dtype)
 
+    if wanted.model == "functions":
+        forward = _forward(case, _as_functions(case, model), wanted.platform)
     if case.use_case == "infer":
         return _infer(model.eval(), forward, place, wanted.compile)
     return _train(model.train(), forward, place, wanted)
@@ -67,7 +70,22 @@ def _make_model(case: Case) -> nn.Sequential:
     return nn.Sequential(modules)
 
 
-def _forward(case: Case, model: nn.Module, platform: str) -> Callable[[torch.Tensor], torch.Tensor]:
+def _as_functions(case: Case, model: nn.Module) -> Forward:
+    """The same layers as calls of functions with the model's parameters."""
+    params = dict(model.named_parameters())
+    layers = [(params[f"{name}.weight"], params[f"{name}.bias"]) for name, _, _ in case.layers]
+
+    def forward(images: torch.Tensor) -> torch.Tensor:
+        value = images
+        for index, (weight, bias) in enumerate(layers):
+            value = nn.functional.relu(value) if index else value
+            value = nn.functional.linear(value, weight, bias)
+        return value
+
+    return forward
+
+
+def _forward(case: Case, model: Forward, platform: str) -> Forward:
     """Under `bf16_autocast` torch casts the operands of each operation; parameters stay float32."""
     if case.precision != "bf16_autocast":
         return model
@@ -85,7 +103,7 @@ def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., 
 
 def _infer(
     model: nn.Module,
-    forward: Callable[[torch.Tensor], torch.Tensor],
+    forward: Forward,
     place: Place,
     mode: str,
 ) -> Program:
@@ -106,9 +124,7 @@ def _infer(
     )
 
 
-def _name_layers(
-    model: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor
-) -> dict[str, np.ndarray]:
+def _name_layers(model: nn.Module, forward: Forward, images: torch.Tensor) -> dict[str, np.ndarray]:
     """The output of every `nn.Linear`."""
     found: dict[str, np.ndarray] = {}
 
@@ -138,7 +154,7 @@ def _held(model: nn.Module, inputs: Inputs, mode: str) -> dict[str, object]:
 
 def _train(
     model: nn.Module,
-    forward: Callable[[torch.Tensor], torch.Tensor],
+    forward: Forward,
     place: Place,
     wanted: BuildSettings,
 ) -> Program:

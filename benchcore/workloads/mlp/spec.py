@@ -17,11 +17,17 @@ from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.proof_inputs.kinks import choose_spread, leave_in_chain
 from benchcore.workloads.rotation import roll
-from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, TORCH_TRAINING, Options
+from benchcore.workloads.settings import (
+    JAX_OPTIONS,
+    TORCH_MODEL,
+    TORCH_OPTIONS,
+    TORCH_TRAINING,
+    Options,
+)
 
 SETTINGS: Mapping[str, Options] = {
     "jax": JAX_OPTIONS,
-    "torch": {**TORCH_OPTIONS, **TORCH_TRAINING},
+    "torch": {**TORCH_OPTIONS, **TORCH_TRAINING, **TORCH_MODEL},
 }
 
 LEARNING_RATE = 0.02

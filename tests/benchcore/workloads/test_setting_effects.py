@@ -51,6 +51,7 @@ for job in jobs:
             bound.step()
         seen = sorted({event.name for event in profile.events()})
     products = runtime.count_products(bound) if job.get("counted") else {}
+    inspected = bound.describe_readings(runtime.inspect_step) if job.get("counted") else {}
     effective = runtime.effective()
     before = runtime.num_compilations()
     for inputs in (bound.program.new_shapes or list)():
@@ -61,6 +62,7 @@ for job in jobs:
         "seen": seen,
         "host_calls": host_calls,
         "needless": products.get("needless"),
+        "model": inspected.get("model"),
         "attention": effective.get("attention"),
         "xla_flags": effective.get("xla_flags"),
     })
@@ -122,6 +124,21 @@ def test_every_way_of_updating_computes_the_same_and_is_what_ran(
         assert [each for each in ways if operation in found[each]["seen"]] == [way]
     compiled = [each for each in ways if any("Compiled" in n for n in found[each]["seen"])]
     assert compiled == ["compiled"]
+
+
+@pytest.mark.parametrize("case", ["tiny_infer", "tiny_train"])
+def test_functions_compute_what_modules_do_and_call_none(
+    case: str, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    jobs = [
+        {**_job("mlp", case, "torch", compile=mode, model=model), "counted": True}
+        for mode in ("none", "default")
+        for model in ("modules", "functions")
+    ]
+    found = _run(framework_environment("torch"), jobs)
+    for each in found:
+        _check_equal("mlp", case, found[0], each)
+    assert [each["model"] for each in found] == ["modules", "functions"] * 2
 
 
 def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(

@@ -103,6 +103,23 @@ def test_an_optimiser_updates_as_its_arm_chose(chosen: str, found: str, fair: bo
     assert violations == (() if fair else (wanted,))
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, {}, True),
+        ({}, {"model": "modules"}, True),
+        ({}, {"model": "functions"}, False),
+        ({"model": "functions"}, {"model": "functions"}, True),
+        ({"model": "functions"}, {"model": "modules"}, False),
+    ],
+)
+def test_a_side_of_torch_is_written_as_its_arm_chose(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    parity = compare_sides(_jax(), _torch(chosen, **found), "tuned")
+    assert (parity.violations == ()) == fair
+
+
 def test_a_side_that_updates_nothing_needs_no_optimiser() -> None:
     sides = (_jax(state_update="no state"), _torch(state_update="no state", optimizer="none"))
     assert compare_sides(*sides, "tuned").violations == ()
