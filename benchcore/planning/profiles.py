@@ -282,8 +282,8 @@ def seed0(
 
 def breadth() -> Profile:
     """Every kind of work once: networks, many models at once, operations, kernels, new shapes, and
-    the strategies of two devices. Six cases are measured in the previous versions, too. Each duel
-    makes few starts: about an hour on two CPU cores."""
+    the strategies of two devices. Two cases are measured in the previous versions, too. Each duel
+    makes few starts: less than an hour on two CPU cores."""
     limits = DuelLimits(
         starts=3,
         compilations=1,
@@ -302,7 +302,7 @@ def breadth() -> Profile:
         for workload, case in list_breadth()
     ]
     strategies = [
-        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=82)
+        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=100)
         for arms in ((JAX_NEWEST, TORCH_COMPILE), *STRATEGY_ARMS)
     ]
     return _with_ceilings("breadth", [*matches, *strategies], limits)
