@@ -87,11 +87,11 @@ def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -
     """Prove that the campaign's environments compute the same, unless a proof exists."""
     state = open_state(Path(root))
     log = progress_log(state, campaign)
-    for wanted in equivalence.list_campaign_proofs(load_campaign(state, campaign), state):
-        if (wanted.workload, wanted.precision) == (workload, precision):
-            equivalence.prove(
-                wanted, state, lambda text: log.append(event="proof", text=text), repeat=False
-            )
+    plan = load_campaign(state, campaign)
+    for wanted in equivalence.list_campaign_proofs(plan, state, (workload, precision)):
+        equivalence.prove(
+            wanted, state, lambda text: log.append(event="proof", text=text), repeat=False
+        )
     return Completed(message=f"{workload} {precision}: proofs are done")
 
 

@@ -90,26 +90,31 @@ def proof_title(workload: str, checkpoint: str | None, precision: str) -> str:
     return f"{workload}{named} in {precision}"
 
 
-def list_campaign_proofs(plan: Plan, state: State) -> list[ProofRequest]:
-    """The proofs that a campaign's duels need, one per workload, precision, device and checkpoint.
-    An environment needs no proof against itself, and one that could not be built has none."""
+def list_campaign_proofs(
+    plan: Plan, state: State, of: tuple[str, str] | None = None
+) -> list[ProofRequest]:
+    """The proofs that a campaign's duels need, one per workload, precision, device and checkpoint;
+    `of` limits them to a workload and precision. An environment needs no proof against itself, and
+    one that could not be built has none. Each environment's files are compared once."""
     found: dict[tuple[str, str, str, str | None], tuple[dict[str, None], dict[str, None]]] = {}
     for duel in plan.duels:
         case = find_case(duel.workload, duel.case)
-        if case.use_case in proof_use_cases(duel.workload):
+        wanted = of is None or of == (duel.workload, case.precision)
+        if wanted and case.use_case in proof_use_cases(duel.workload):
             key = (duel.workload, case.precision, duel.device, duel.checkpoint)
             use_cases, requests = found.setdefault(key, ({}, {}))
             use_cases[case.use_case] = None
             requests.update(dict.fromkeys(each.release for each in duel.contenders))
+    every = dict.fromkeys(text for _, requests in found.values() for text in requests)
+    records = {text: load_environment(plan, text, state) for text in every}
     proofs = []
     for (workload, precision, device, checkpoint), (use_cases, requests) in found.items():
-        records = {text: load_environment(plan, text, state) for text in requests}
         built = {
             record.key: ProofSide(
                 plan.releases[text].framework, plan.releases[text].version, record
             )
-            for text, record in records.items()
-            if isinstance(record, EnvironmentRecord)
+            for text in requests
+            if isinstance(record := records[text], EnvironmentRecord)
         }
         if len(built) > 1:
             proofs.append(

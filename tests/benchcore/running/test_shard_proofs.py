@@ -100,6 +100,27 @@ def test_only_proofs_that_the_shard_needs_are_made_each_once(
     assert proven == ["mlp", "resnet50"]
 
 
+def test_each_environment_is_compared_once_for_any_number_of_proofs(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of PyTorch has 28,000 files."""
+    compared, load = list[str](), equivalence.load_environment
+
+    def count(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
+        compared.append(request)
+        return load(plan, request, state)
+
+    monkeypatch.setattr(equivalence, "load_environment", count)
+    found = equivalence.list_campaign_proofs(plan, state)
+    assert [each.workload for each in found] == ["mlp", "resnet50"]
+    assert compared == ["jax@newest", "torch@newest"]
+    (only,) = equivalence.list_campaign_proofs(plan, state, ("resnet50", "fp32_ieee"))
+    assert only == found[1]
+    compared.clear()
+    assert equivalence.list_campaign_proofs(plan, state, ("mlp", "bf16")) == []
+    assert compared == []
+
+
 def test_a_proof_holds_only_for_its_device(
     plan: Plan, state: State, proven: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
