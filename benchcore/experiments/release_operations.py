@@ -16,7 +16,7 @@ from benchcore.planning.tracks import DEFAULT_TRACK, JAX_NEWEST, TORCH_EAGER
 from benchcore.store.reports.operations import Answer, list_operations, measure_slowness
 
 OPERATION_S = 60.0
-"""What one operation takes: mostly two contenders, and three starts, as in the profile `breadth`."""
+"""What one operation takes: mostly two contenders, three starts, as in the profile `breadth`."""
 OPERATIONS_S = 1800.0
 """What all operations of a release may take; the listed ones may take more."""
 _SENTINEL_ARMS = (JAX_NEWEST, TORCH_EAGER)

@@ -302,7 +302,7 @@ def breadth() -> Profile:
         for workload, case in list_breadth()
     ]
     strategies = [
-        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=100)
+        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=91)
         for arms in ((JAX_NEWEST, TORCH_COMPILE), *STRATEGY_ARMS)
     ]
     return _with_ceilings("breadth", [*matches, *strategies], limits)

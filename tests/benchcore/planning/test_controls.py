@@ -61,10 +61,10 @@ def test_the_profiles_of_nights_are_four() -> None:
     assert nights == {"laptop", "h100", "seed0", "breadth"}
 
 
-def test_breadth_has_controls_of_networks_operations_kernels_and_new_shapes() -> None:
-    """Not of models that take minutes."""
+def test_breadth_has_controls_of_a_network_and_of_an_operation() -> None:
+    """More of them would take minutes of its hour."""
     workloads = {workload for workload, case in list_breadth() if list_controls(workload, case)}
-    assert workloads == {"mlp", "mnist_cnn", "convolution", "kernels", "recompile", "ops"}
+    assert workloads == {"mlp", "ops"}
 
 
 def test_the_command_that_measures_one_combination_of_seed0_has_no_controls() -> None:
