@@ -58,6 +58,12 @@ def _only(column: str, values: object) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({quoted})", name=column)
 
 
+def _index_few(name: str, column: str, condition: str) -> Index:
+    """An index of the few rows for which this holds: they are found without reading the others."""
+    few = text(condition)
+    return Index(name, column, sqlite_where=few, postgresql_where=few)
+
+
 class DuelRun(Base):
     """One duel run: one result document."""
 
@@ -65,14 +71,11 @@ class DuelRun(Base):
     __table_args__ = (
         Index(
             "ix_duel_run_series",
-            "workload",
-            "case_name",
-            "track",
-            "device_fingerprint",
-            "started_at",
+            *("workload", "case_name", "track", "device_fingerprint", "started_at"),
         ),
         Index(None, "started_at"),
         Index(None, "campaign", "started_at"),
+        _index_few("ix_duel_run_unchecked", "campaign", "checked_at IS NULL"),
     )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True)
@@ -126,8 +129,6 @@ IS_NO_CALIBRATION_RUN = DuelRun.track != CALIBRATION_TRACK
 """Calibration runs test our own verdicts. They are in no series, ratio or suspicion, and on no page
 but the calibration's: their pairs carry no information on a framework."""
 
-_LADDER = text("ladder IS NOT NULL")
-
 
 class ContenderRun(Base):
     """One contender of a duel run."""
@@ -135,10 +136,7 @@ class ContenderRun(Base):
     __tablename__ = "contender_run"
     __table_args__ = (
         Index(None, "arm", "framework", "version"),
-        # Few contenders crashed: all of them are found without reading the others.
-        Index(
-            "ix_contender_run_ladder", "framework", sqlite_where=_LADDER, postgresql_where=_LADDER
-        ),
+        _index_few("ix_contender_run_ladder", "framework", "ladder IS NOT NULL"),
         _only("status", Status),
     )
 

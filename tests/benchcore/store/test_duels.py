@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
+from sent_statements import record_statements
 
 from benchcore.state import State
 from benchcore.store.database import Engine
@@ -13,6 +14,7 @@ from benchcore.store.duels import (
     judge_campaign,
     list_campaigns,
     list_newest_campaigns,
+    list_unchecked_campaigns,
     read_duels,
     replace_failed_checks,
     replace_ratios,
@@ -43,6 +45,15 @@ def filled(engine: Engine, state: State) -> Engine:
     spool_document(state.spool, make_document(racers, duel_run=OTHER_RUN, campaign="other"))
     ingest_spool(engine, state)
     return engine
+
+
+def test_what_was_not_checked_is_found_without_reading_other_duel_runs(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [])
+    assert list_unchecked_campaigns(filled) == ["other"]
+    sent = record_statements(filled, lambda: list_unchecked_campaigns(filled))[-1]
+    with filled.connect() as connection:
+        steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sent[0]}", sent[1]).all()
+    assert str(steps[0][-1]) == "SCAN duel_run USING INDEX ix_duel_run_unchecked", steps
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 4, 5, 6, 7, 100])
