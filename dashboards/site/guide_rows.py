@@ -14,19 +14,23 @@ Answer = dict[str, Any]
 _FILE = "answers"
 _TIMED = ("since", "earlier")
 """Parts of an answer that have a time of their own."""
+_PAST = "past"
+"""What an answer remembers of its earlier nights: times, but for a number."""
 
 
 def refresh_guide_rows(
     files: SiteFiles, engine: Engine, campaigns: Collection[str]
 ) -> list[Answer]:
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured
-    are read again; others stay as the site remembers them."""
-    new = list_answers(engine, campaigns=campaigns)
+    are read again, from what the site remembers of their nights and those since; others stay as the
+    site remembers them."""
+    stored = [_map_times(each, datetime.fromisoformat) for each in files.read(_FILE) or []]
+    new = list_answers(engine, campaigns=campaigns, remembered=stored)
     again = {name_case_of(each) for each in new}
-    kept = (_map_times(each, datetime.fromisoformat) for each in files.read(_FILE) or [])
-    found = sort_answers([*(each for each in kept if name_case_of(each) not in again), *new])
+    kept = (each for each in stored if name_case_of(each) not in again)
+    found = sort_answers([*kept, *new])
     files.write(_FILE, [_map_times(each, datetime.isoformat) for each in found])
-    return found
+    return [{name: each[name] for name in each if name != _PAST} for each in found]
 
 
 def _map_times(answer: Mapping[str, Any], change: Callable[[Any], Any]) -> Answer:
@@ -35,4 +39,9 @@ def _map_times(answer: Mapping[str, Any], change: Callable[[Any], Any]) -> Answe
         for name in _TIMED
         if answer[name] is not None
     }
+    if answer.get(_PAST) is not None:
+        timed[_PAST] = {
+            name: value if value is None or isinstance(value, int) else change(value)
+            for name, value in answer[_PAST].items()
+        }
     return {**answer, **timed, "started_at": change(answer["started_at"])}

@@ -15,7 +15,7 @@ from benchcore.names import (
 )
 from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS, TRACKED, Metric
-from benchcore.store.reports.guide import NO_FRAMEWORKS
+from benchcore.store.reports.guide_groups import NO_FRAMEWORKS
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
 from dashboards.formatting import (

@@ -5,26 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, bindparam, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, bindparam, or_, select
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
 from benchcore.store.frames.reading import Runs
-from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio, skip_index
-from benchcore.store.series import ROLLING
-from benchcore.verdict.duel.physics import SENTINELS
+from benchcore.store.models import DuelRun, PairRatio, skip_index
+from benchcore.store.reports.guide_groups import (
+    A_LEADS,
+    ARMS,
+    B_LEADS,
+    CASE,
+    COUNTS,
+    GIVEN,
+    KIND,
+    WANTED,
+    Group,
+    equal_case,
+    list_groups,
+)
 
-_CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
-_ARMS = ("a_arm", "b_arm")
 _VERSIONS = ("a_version", "b_version")
 _SHOWN = (
     *("campaign", "id", "started_at", "workload", "case_name", "use_case", "batch", "precision"),
     *("track", "checkpoint", "device_model", "device_fingerprint", "site"),
 )
-_JUDGED = ("a", "b", "a_framework", "b_framework", *_VERSIONS, "num_starts", *_ARMS)
+_JUDGED = ("a", "b", "a_framework", "b_framework", *_VERSIONS, "num_starts", *ARMS)
 _OF_PAIR = (*_JUDGED, "reason", "log_ratio", "low", "high", "verdict")
 _AMOUNTS = (
     *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
@@ -74,19 +83,6 @@ NOT_MEASURED = (
     ("Community", "An opinion: there is nothing to time."),
 )
 """What people ask about both frameworks and no row answers, with the reason."""
-NO_FRAMEWORKS = (*SENTINELS, "noop", "digest", "faulty")
-"""Workloads that measure the machine or our own code, not a framework."""
-_WANTED = (
-    IS_NO_CALIBRATION_RUN,
-    PairRatio.a_role.in_(ROLLING),
-    PairRatio.b_role.in_(ROLLING),
-    DuelRun.track.in_(("default", "tuned")),
-    DuelRun.workload.not_in(NO_FRAMEWORKS),
-)
-_KIND = "cross_framework"
-_COUNTS = and_(PairRatio.counts, PairRatio.log_ratio.is_not(None))
-_A_LEADS = and_(_COUNTS, PairRatio.verdict == "different", PairRatio.log_ratio > 0)
-_B_LEADS = and_(_COUNTS, PairRatio.verdict == "different", PairRatio.log_ratio < 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,18 +116,23 @@ def list_answers(
     wanted: GuideFilter | None = None,
     *,
     campaigns: Collection[str] | None = None,
+    remembered: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """One row per case, device and pair of arms of the newest versions; only cases that one of the
-    `campaigns` measured, if they are given.
+    `campaigns` measured, if they are given. `remembered` are earlier rows: of their cases fewer
+    nights are read, and every row has its `past` to remember.
 
     Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
     which versions this lead began), the amounts of both sides as `of_a` and `of_b`, `break_even`,
     and of single operations `earlier`: the newest pair that counts of earlier versions, or
     None. `counts` is false where no pair ever counted; `reason` is then the newest one's.
     """
-    with Session(engine) as session:
-        groups = _list_groups(session, campaigns)
-        rows = [_read_answer(session, group) for group in groups]
+    try:
+        rows = _read_answers(engine, campaigns, remembered)
+    except NoResultFound:
+        if not remembered:
+            raise
+        rows = _read_answers(engine, campaigns, ())  # an earlier night counts no more
     rows = [row for row in rows if wanted is None or wanted.fits(row)]
     amounts = _read_amounts(engine, rows)
     for row in rows:
@@ -143,57 +144,38 @@ def list_answers(
     return sort_answers(rows)
 
 
+def _read_answers(
+    engine: Engine,
+    campaigns: Collection[str] | None,
+    remembered: Iterable[Mapping[str, Any]] | None,
+) -> list[dict[str, Any]]:
+    with Session(engine) as session:
+        groups = list_groups(session, campaigns, remembered)
+        rows = [_read_answer(session, group) for group in groups]
+    if remembered is None:
+        return rows
+    return [{**row, "past": each.past} for row, each in zip(rows, groups, strict=True)]
+
+
 def sort_answers(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of `list_answers` in its order."""
-    return sorted(rows, key=lambda row: tuple(str(row[key]) for key in _CASE[:2] + _ARMS))
+    return sorted(rows, key=lambda row: tuple(str(row[key]) for key in CASE[:2] + ARMS))
 
 
 def name_case_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """The case and device of a row."""
-    return tuple(row[key] for key in _CASE)
-
-
-def _list_groups(session: Session, campaigns: Collection[str] | None) -> list[Row[Any]]:
-    """Of campaigns, one query for all their cases: it reads the nights of these alone."""
-    if campaigns is None:
-        return list(session.execute(_select_groups(DuelRun).where(PairRatio.kind == _KIND)))
-    columns = [getattr(DuelRun, key) for key in _CASE]
-    cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct().cte("wanted_cases")
-    query = _select_groups(cases.join(DuelRun, and_(*_equal(cases.c))))
-    return list(session.execute(query.where(skip_index(PairRatio.kind) == _KIND)))
-
-
-def _equal(case: Any) -> list[ColumnElement[bool]]:
-    """The duel run is of this case. Only a checkpoint may be null: for a comparison of nulls
-    PostgreSQL uses no index."""
-    same = [getattr(DuelRun, key) == getattr(case, key) for key in _CASE if key != "checkpoint"]
-    return [*same, DuelRun.checkpoint.is_not_distinct_from(case.checkpoint)]
-
-
-def _select_groups(source: Any) -> Any:
-    columns = [*(getattr(DuelRun, key) for key in _CASE), *(getattr(PairRatio, k) for k in _ARMS)]
-    newest = [
-        func.max(case((condition, DuelRun.started_at))).label(name)
-        for name, condition in (("counted", _COUNTS), ("a_led", _A_LEADS), ("b_led", _B_LEADS))
-    ]
-    ends = (func.min(DuelRun.started_at).label("first"), func.max(DuelRun.started_at).label("last"))
-    query = select(*columns, *ends, *newest).select_from(source)
-    return _join(query).where(*_WANTED).group_by(*columns)
-
-
-def _join(query: Any) -> Any:
-    return query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    return tuple(row[key] for key in CASE)
 
 
 def _select_pair(order: Any, *conditions: ColumnElement[bool]) -> Any:
     """The first pair, in this order, of the group and with the bounds that are given to the query
     when it runs. It is made once: to make it takes longer than to run it."""
-    given = SimpleNamespace(**{key: bindparam(key) for key in (*_CASE, *_ARMS)})
-    same = [*_equal(given), skip_index(PairRatio.kind) == _KIND]
-    same += [skip_index(getattr(PairRatio, key)) == getattr(given, key) for key in _ARMS]
+    same = [*equal_case(GIVEN), skip_index(PairRatio.kind) == KIND]
+    same += [skip_index(getattr(PairRatio, key)) == bindparam(key) for key in ARMS]
     duel = [getattr(DuelRun, key) for key in (*_SHOWN, "device")]
-    query = _join(select(*duel, *(getattr(PairRatio, key) for key in _OF_PAIR)))
-    return query.where(*_WANTED, *same, *conditions).order_by(order).limit(1)
+    query = select(*duel, *(getattr(PairRatio, key) for key in _OF_PAIR))
+    query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    return query.where(*WANTED, *same, *conditions).order_by(order).limit(1)
 
 
 # A bound of the time lets the database read the case's nights by their index, in order.
@@ -202,11 +184,11 @@ _AFTER = DuelRun.started_at > bindparam("start")
 _NEWEST_FIRST = DuelRun.started_at.desc()
 _OTHERS = or_(*(getattr(PairRatio, key) != bindparam(key) for key in _VERSIONS))
 _NEWEST = _select_pair(_NEWEST_FIRST, _FROM)
-_NEWEST_COUNTED = _select_pair(_NEWEST_FIRST, _FROM, _COUNTS)
-_EARLIER = _select_pair(_NEWEST_FIRST, DuelRun.started_at < bindparam("end"), _COUNTS, _OTHERS)
+_NEWEST_COUNTED = _select_pair(_NEWEST_FIRST, _FROM, COUNTS)
+_EARLIER = _select_pair(_NEWEST_FIRST, DuelRun.started_at < bindparam("end"), COUNTS, _OTHERS)
 _SINCE = {
     (leads, is_first): _select_pair(
-        DuelRun.started_at, _FROM if is_first else _AFTER, {"a": _A_LEADS, "b": _B_LEADS}[leads]
+        DuelRun.started_at, _FROM if is_first else _AFTER, {"a": A_LEADS, "b": B_LEADS}[leads]
     )
     for leads in "ab"
     for is_first in (True, False)
@@ -214,10 +196,10 @@ _SINCE = {
 """The pair with which side a's or b's lead began: the first of all, or after the other's last."""
 
 
-def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
-    same = {key: getattr(group, key) for key in (*_CASE, *_ARMS)}
-    counts = group.counted is not None
-    query, start = (_NEWEST_COUNTED, group.counted) if counts else (_NEWEST, group.last)
+def _read_answer(session: Session, group: Group) -> dict[str, Any]:
+    same, times = group.same, group.times
+    counts = times["counted"] is not None
+    query, start = (_NEWEST_COUNTED, times["counted"]) if counts else (_NEWEST, times["last"])
     pair = session.execute(query, {**same, "start": start}).one()
     row = {key: getattr(pair, key) for key in _SHOWN if key != "id"}
     row |= {key: getattr(pair, key) for key in _JUDGED} | {"device": pair.device["name"]}
@@ -227,7 +209,7 @@ def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
     leads = counts and pair.verdict == "different"
     a_leads = leads and pair.log_ratio > 0
     row["faster"] = (pair.a_framework if a_leads else pair.b_framework) if leads else None
-    row["since"] = _find_since(session, group, same, "a" if a_leads else "b") if leads else None
+    row["since"] = _find_since(session, group, "a" if a_leads else "b") if leads else None
     asks = counts and pair.use_case == "op"
     row["earlier"] = _find_earlier(session, same, pair) if asks else None
     return row
@@ -243,13 +225,11 @@ def _find_earlier(
     return None if found is None else {key: getattr(found, key) for key in shown}
 
 
-def _find_since(
-    session: Session, group: Row[Any], same: Mapping[str, Any], leads: str
-) -> dict[str, Any]:
+def _find_since(session: Session, group: Group, leads: str) -> dict[str, Any]:
     """The first pair with this lead after the other side's last one."""
-    lost = group.b_led if leads == "a" else group.a_led
-    start = group.first if lost is None else lost
-    found = session.execute(_SINCE[leads, lost is None], {**same, "start": start}).one()
+    lost = group.times["b_led" if leads == "a" else "a_led"]
+    start = group.times["first"] if lost is None else lost
+    found = session.execute(_SINCE[leads, lost is None], {**group.same, "start": start}).one()
     return {
         **{key: getattr(found, key) for key in (*_VERSIONS, "started_at")},
         "always": lost is None,

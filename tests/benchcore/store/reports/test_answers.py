@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from stored_histories import store_history
 from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.models import DuelRun
+from benchcore.store.models import DuelRun, PairRatio
 from benchcore.store.reports.guide import list_answers
 
 CASES = ("base", "large", "small", "tiny")
@@ -104,3 +106,67 @@ def test_one_query_finds_the_pairs_of_all_cases_by_an_index(nights: Engine) -> N
             steps = connection.exec_driver_sql(f"{explain} {statement}", values).all()
             plan = " ".join(str(each[-1]) for each in steps)
             assert "ix_duel_run_series" in plan, plan
+
+
+def _remember(engine: Engine, stored: Sequence[Mapping[str, Any]], *campaigns: str) -> list[Any]:
+    return list_answers(engine, campaigns=campaigns, remembered=stored)
+
+
+def _forget(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: each[name] for name in each if name != "past"} for each in rows]
+
+
+def test_remembered_cases_have_the_answers_that_all_nights_give(nights: Engine) -> None:
+    stored = list[Mapping[str, Any]]()
+    for night in ("night-1", "night-2", "night-3", "night-4", "night-4", "night-2"):
+        stored = _remember(nights, stored, night)
+        assert _forget(stored) == list_answers(nights), night
+    assert {each["past"]["num_runs"] for each in stored} == {1}, "one night before the second"
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_night_reads_only_what_came_since_a_remembered_one(nights: Engine, number: int) -> None:
+    stored = _remember(nights, (), *(f"night-{each}" for each in range(1, number + 1)))
+    until = datetime(2026, 11, number, tzinfo=UTC)
+    assert {each["past"]["until"] for each in stored} == {until}
+    assert {each["past"]["num_runs"] for each in stored} == {number - 1}
+    sent = record_statements(nights, lambda: _remember(nights, stored, "night-4"))
+    groups = [values for text, values in sent if "ratio" in text and "GROUP BY" in text]
+    assert len(groups) == len(CASES)
+    assert all(f"2026-11-{number:02}" in str(values) for values in map(_show, groups))
+
+
+def _show(values: Any) -> str:
+    """The values of a statement as text, which drivers have as times or as text."""
+    listed = values.values() if isinstance(values, Mapping) else values
+    return " ".join(f"{each:%Y-%m-%d}" if hasattr(each, "year") else str(each) for each in listed)
+
+
+def test_an_earlier_night_that_came_late_or_counts_no_more_is_noticed(
+    nights: Engine, state: State
+) -> None:
+    stored = _remember(nights, (), "night-3")
+    late = make_document([JAX, TORCH_LEADS], duel_run="e" * 16)
+    late["campaign"] = "late"
+    late["duel"] |= {"case": "base", "use_case": "op"}
+    for key in ("started_at", "ended_at"):
+        late["allocation"][key] = "2026-11-02T12:00:00+00:00"
+    store_history(nights, state, [late])
+    again = _remember(nights, stored, "night-4")
+    assert _forget(again) == list_answers(nights)
+    (base,) = [each for each in again if each["case_name"] == "base"]
+    assert base["since"]["started_at"].day == 3, "PyTorch led once more, in the night that was late"
+    with begin_writing(nights) as session:
+        session.execute(update(PairRatio).values(counts=False))
+    assert _forget(_remember(nights, again, "night-4")) == list_answers(nights)
+    assert not any(each["counts"] for each in list_answers(nights))
+
+
+def test_nothing_is_remembered_while_another_campaign_was_not_judged(nights: Engine) -> None:
+    with begin_writing(nights) as session:
+        others = DuelRun.campaign.in_(("night-1", "night-4"))
+        session.execute(update(DuelRun).where(others).values(checked_at=None))
+    stored = _remember(nights, (), "night-4")
+    assert [each["past"] for each in stored] == [None] * len(CASES)
+    stored = _remember(nights, (), "night-1", "night-4")
+    assert None not in [each["past"] for each in stored]
