@@ -18,6 +18,9 @@ _COPIED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "since", "finding"),
     *("before_run", "since_run", "after_run", "opened_at", "updated_at"),
 )
+_OF_CASE = (
+    *("workload", "case_name", "use_case", "batch", "precision", "track", "device_model", "site"),
+)
 
 
 def list_changes(engine: Engine) -> list[dict[str, Any]]:
@@ -26,14 +29,15 @@ def list_changes(engine: Engine) -> list[dict[str, Any]]:
     `event` is None until a confirmation. Reads the nights of suspicions only.
     """
     after = aliased(DuelRun)
+    of_case = [getattr(after, name) for name in ("campaign", *_OF_CASE)]
     query = (
-        select(SuspicionRow, after, EventRow)
+        select(SuspicionRow, EventRow, *of_case, after.device["name"].as_string().label("device"))
         .join(after, after.id == SuspicionRow.after_run)
         .outerjoin(EventRow, EventRow.suspicion == SuspicionRow.id)
         .order_by(SuspicionRow.id)
     )
     with Session(engine) as session:
-        rows = [tuple(row) for row in session.execute(query)]
+        rows = [(row[0], row[1], row._mapping) for row in session.execute(query)]
         runs = {each for row, *_ in rows for each in (row.before_run, row.after_run)}
         known = read_conditions(engine, runs=sorted(runs))
         versions = _read_versions(session, [row for row, *_ in rows])
@@ -43,20 +47,14 @@ def list_changes(engine: Engine) -> list[dict[str, Any]]:
                 **{name: getattr(row, name) for name in _COPIED},
                 "key": series_key(row),
                 "metric": find_tracked(row.metric),
-                "case": _describe_case(duel),
-                "campaign": duel.campaign,
+                "case": {name: duel[name] for name in (*_OF_CASE, "device")},
+                "campaign": duel["campaign"],
                 "conditions": changed_conditions(row, known),
                 "versions": versions[row.id],
                 "event": None if event is None else _describe_event(event, history),
             }
-            for row, duel, event in rows
+            for row, event, duel in rows
         ]
-
-
-def _describe_case(duel: DuelRun) -> dict[str, Any]:
-    names = ("workload", "case_name", "use_case", "batch", "precision", "track", "device_model")
-    found = {name: getattr(duel, name) for name in (*names, "site")}
-    return {**found, "device": duel.device["name"]}
 
 
 def _describe_event(event: EventRow, history: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -76,16 +74,18 @@ def _read_history(session: Session) -> dict[int, list[dict[str, Any]]]:
 def _read_versions(session: Session, rows: Sequence[SuspicionRow]) -> dict[int, dict[str, Any]]:
     """By suspicion: both sides' versions in the night before it and in the newest one."""
     runs = sorted({each for row in rows for each in (row.before_run, row.after_run)})
-    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    columns = ("duel_run", "a_arm", "b_arm", "a_version", "b_version")
+    query = select(*(getattr(PairRatio, name) for name in columns))
+    query = query.where(PairRatio.a_role.in_(ROLLING))
+    query = query.order_by(PairRatio.duel_run, PairRatio.a, PairRatio.b)
+    found: dict[tuple[str, str, str], tuple[str, str]] = {}
     for start in range(0, len(runs), 500):  # SQLite limits the variables of a query
-        part = runs[start : start + 500]
-        for each in session.scalars(select(PairRatio).where(PairRatio.duel_run.in_(part))):
-            if each.a_role in ROLLING:
-                place = found.setdefault((each.duel_run, each.a_arm, each.b_arm), [])
-                place.append((each.a_version, each.b_version))
+        part = query.where(PairRatio.duel_run.in_(runs[start : start + 500]))
+        for *place, a, b in session.execute(part):
+            found.setdefault((place[0], place[1], place[2]), (a, b))
     return {
         row.id: {
-            when: found.get((run, row.a_arm, row.b_arm), [("", "")])[0]
+            when: found.get((run, row.a_arm, row.b_arm), ("", ""))
             for when, run in (("before", row.before_run), ("after", row.after_run))
         }
         for row in rows

@@ -171,10 +171,10 @@ def find_smallest_visible(
     `nights` has the log ratios of each night's starts; only starts of one night are compared. None
     = too few to estimate the spread of starts.
     """
-    spread = measure_spread(nights)
-    if spread is None or spread.starts <= _NO_SPREAD:  # exactly equal starts are not independent
+    variance = _pool_variance(nights)
+    if variance is None or variance <= _NO_SPREAD**2:  # exactly equal starts are not independent
         return None
-    return spread.starts / math.sqrt(num_starts) * _find_visible_shift(num_starts)
+    return math.sqrt(variance / num_starts) * _find_visible_shift(num_starts)
 
 
 @cache
@@ -218,18 +218,25 @@ class Spread:
 def measure_spread(nights: Iterable[Sequence[float]]) -> Spread | None:
     """From the log ratios of each night's starts; None = too few starts. The variance between
     nights is the analysis of variance's: their means' less what the starts give to it."""
-    kept = [np.asarray(night, float) for night in nights if len(night) > 1]
-    freedom = sum(len(night) - 1 for night in kept)
-    if freedom < FEWEST_FREEDOM:
+    kept = [night for night in nights if len(night) > 1]
+    variance = _pool_variance(kept)
+    if variance is None:
         return None
-    centres = [night.mean() for night in kept]
-    squares = sum(
-        float(((night - centre) ** 2).sum()) for night, centre in zip(kept, centres, strict=True)
-    )
-    variance = squares / freedom
     if len(kept) < FEWEST_STARTS:
         return Spread(starts=math.sqrt(variance), nights=None)
-    means = np.array(centres)
+    means = np.array([sum(night) / len(night) for night in kept])
     explained = variance * float(np.mean([1 / len(night) for night in kept]))
     beyond = max(0.0, float(means.var(ddof=1)) - explained)
     return Spread(starts=math.sqrt(variance), nights=math.sqrt(beyond))
+
+
+def _pool_variance(nights: Iterable[Sequence[float]]) -> float | None:
+    """The variance of starts around the mean of their night; None = too few starts. A night has so
+    few that plain numbers take less time than arrays."""
+    squares, freedom = 0.0, 0
+    for night in nights:
+        if len(night) > 1:
+            centre = sum(night) / len(night)
+            squares += sum((each - centre) ** 2 for each in night)
+            freedom += len(night) - 1
+    return squares / freedom if freedom >= FEWEST_FREEDOM else None
