@@ -24,12 +24,20 @@ _MOST_VARIABLES = 500
 def read_conditions(
     engine: Engine, campaign: str | Sequence[str] | None = None, runs: Sequence[str] | None = None
 ) -> dict[str, Conditions]:
-    """The known conditions of every duel run, by its id; of these campaigns, or of these `runs`."""
-    if runs is not None and len(runs) > _MOST_VARIABLES:
-        found: dict[str, Conditions] = {}
-        for first in range(0, len(runs), _MOST_VARIABLES):
-            found |= read_conditions(engine, campaign, runs[first : first + _MOST_VARIABLES])
-        return found
+    """The known conditions of every duel run, by its id; of these campaigns, or of these `runs`.
+    Equal ones are one object, so that histories of many nights are compared at once."""
+    starts = range(0, 0 if runs is None else len(runs), _MOST_VARIABLES)
+    parts = [None] if runs is None else [runs[first : first + _MOST_VARIABLES] for first in starts]
+    shared, found = dict[frozenset[tuple[str, str]], Conditions](), dict[str, Conditions]()
+    for part in parts:
+        for run, each in _read_part(engine, campaign, part).items():
+            found[run] = shared.setdefault(frozenset(each.items()), each)
+    return found
+
+
+def _read_part(
+    engine: Engine, campaign: str | Sequence[str] | None, runs: Sequence[str] | None
+) -> dict[str, dict[str, str]]:
     libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in SHIPPED]
     facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
     duels = select(*facts)
@@ -50,7 +58,7 @@ def read_conditions(
             if duel_run not in known:  # another process stored it a moment ago
                 continue
             known[duel_run] |= _of_libraries(framework, versions)
-    return known  # type: ignore[return-value]
+    return known
 
 
 def _of_machine(

@@ -138,10 +138,10 @@ def list_events(engine: Engine) -> list[dict[str, Any]]:
 def show_event(engine: Engine, event: int) -> dict[str, Any]:
     """One event with its history, what was found, and the conditions that changed with it. Raises
     UserError if there is none."""
-    known = read_conditions(engine)
     with Session(engine) as session:
         found = _get(session, event)
         row = session.get_one(SuspicionRow, found.suspicion)
+        known = read_conditions(engine, runs=[row.before_run, row.after_run])
         changes = session.scalars(
             select(EventChange).where(EventChange.event == event).order_by(EventChange.id)
         )

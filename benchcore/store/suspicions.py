@@ -105,8 +105,8 @@ def _refresh(
     look: Callable[[_Stored], Sequence[SuspicionUpdate]],
     series: Series,
 ) -> None:
-    dates = {run: series.nights[row].at for run, row in series.list_rows().items()}
     rows = stored.rows.get(series.key, ())
+    dates = {run: series.nights[row].at for run, row in series.list_rows().items()} if rows else {}
     were_ahead = any(dates.get(row.since_run, row.since) != row.since for row in rows)
     if were_ahead or look(stored):  # nearly all have none, and need no transaction
         with begin_writing(engine) as session:
@@ -153,8 +153,8 @@ def _list_updates(
 ) -> list[SuspicionUpdate]:
     """What changes about a series' suspicions. What is undecided since before day `first` stays so:
     its history does not reach so far."""
-    nights = {run: series.nights[row] for run, row in series.list_rows().items()}
     rows = stored.rows.get(series.key, ())
+    nights = {run: series.nights[row] for run, row in series.list_rows().items()} if rows else {}
     known = [_known(row, nights, is_open=row.id in stored.open) for row in rows]
     known = [each for each in known if each.state not in UNDECIDED or each.number >= first]
     baseline = stored.baselines.get(series.key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -136,6 +137,7 @@ def _tail(mean: float, error: float, freedom: float) -> float:
     return 2 * t_tail(abs(mean) / error, freedom)
 
 
+@lru_cache(4096)
 def t_quantile(share: float, freedom: float) -> float:
     """The quantile of Student's t. `scipy.stats.t.ppf` takes 1.5 s more to import."""
     from scipy.special import stdtrit  # 0.4 s, only where something is judged

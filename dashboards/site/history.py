@@ -83,12 +83,12 @@ def _add_rows(
         "conditions": row["conditions"],
     }
     for metric in _METRICS:
-        values = [_amount(side.get(metric.key)) for side in sides]
         logs = [row["log_ratio"], row["low"], row["high"]]
         if metric.key != STEP_TIME:
             logs = [compare_metric(metric, *sides), None, None]
             if logs[0] is None:
                 continue
+        values = [_amount(side.get(metric.key)) for side in sides]
         shared = [row[each] for each in ("a_version", "b_version", "kind", "verdict")]
         if metric.key != STEP_TIME:
             shared[-1] = "not judged"

@@ -141,10 +141,10 @@ def _compare_amounts(sides: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
 
 def compare_metric(metric: Metric, a: Mapping[str, Any], b: Mapping[str, Any]) -> float | None:
     """The log ratio of a metric of two contenders, above 0 = a is better; None if not measured."""
-    values = [side.get(metric.key) for side in (a, b)]
-    if any(each is None or is_missing(each) or each <= 0 for each in values):
+    one, other = a.get(metric.key), b.get(metric.key)
+    if one is None or other is None or is_missing(one) or is_missing(other):
         return None
-    return metric.log_ratio(float(str(values[0])), float(str(values[1])))
+    return metric.log_ratio(float(one), float(other)) if min(one, other) > 0 else None
 
 
 def _list_conditions(campaign: Campaign) -> dict[str, str]:

@@ -3,12 +3,13 @@ them."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from sqlalchemy import Engine, Row, not_, or_, select
@@ -48,7 +49,19 @@ class _SentinelRun:
 
 
 Sentinels = Mapping[tuple[str, int], list[_SentinelRun]]
-"""By device fingerprint and METHOD."""
+"""By device fingerprint and METHOD, oldest first."""
+
+
+class _Window(NamedTuple):
+    """The sentinels that count for a duel: from number `first` to before `end` of its place, and
+    those of its campaign."""
+
+    place: tuple[str, int]
+    campaign: str
+    first: int
+    end: int
+
+
 _SHARES = ("compute_share", "bandwidth_share", "limit_share")
 _TAKEN = ("flops_per_step", "least_bytes_per_step", "device", "host")
 _READ = (
@@ -66,19 +79,20 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     takes the ceilings of the whole campaign to find out.
     """
     find_shape = cache(_find_shape)  # of thousands of rows, of some fifty cases
-    times = dict[str, list[SentinelTime]]()  # what the contenders of a duel share
     read = frame.loc[:, list(_READ)]
-    for row in read.drop_duplicates("duel_run").to_dict("records"):
-        times[row["duel_run"]] = _list_times(row, sentinels)
+    windows = {  # the duels of a night share a few
+        row["duel_run"]: _find_window(row, sentinels)
+        for row in read.drop_duplicates("duel_run").to_dict("records")
+    }
 
     @cache
-    def find(duel_run: str, precision: str) -> Ceilings:
-        return find_ceilings(times[duel_run], precision)
+    def find(window: _Window, precision: str) -> Ceilings:
+        return find_ceilings(_list_times(window, sentinels), precision)
 
     findings = [
         _judge(
             row,
-            find(row["duel_run"], row["precision"]),
+            find(windows[row["duel_run"]], row["precision"]),
             find_shape(row["workload"], row["case_name"]),
         )
         for row in read.to_dict("records")
@@ -125,13 +139,22 @@ def _find_shape(workload: str, case: str) -> tuple[int, float]:
     return count_devices(workload, case), winograd_share(workload, case)
 
 
-def _list_times(row: Mapping[str, Any], sentinels: Sentinels) -> list[SentinelTime]:
-    begun = row["started_at"]
-    oldest = begun - timedelta(days=RECENT_DAYS)
+def _find_window(row: Mapping[str, Any], sentinels: Sentinels) -> _Window:
+    place, begun = (row["device_fingerprint"], row["method"]), row["started_at"]
+    runs = sentinels.get(place, [])
+    first = bisect_left(runs, begun - timedelta(days=RECENT_DAYS), key=_begin)
+    return _Window(place, row["campaign"], first, bisect_right(runs, begun, key=_begin))
+
+
+def _begin(run: _SentinelRun) -> datetime:
+    return run.started_at
+
+
+def _list_times(window: _Window, sentinels: Sentinels) -> list[SentinelTime]:
     return [
         each.time
-        for each in sentinels.get((row["device_fingerprint"], row["method"]), [])
-        if each.campaign == row["campaign"] or oldest <= each.started_at <= begun
+        for number, each in enumerate(sentinels.get(window.place, ()))
+        if window.first <= number < window.end or each.campaign == window.campaign
     ]
 
 
@@ -189,6 +212,8 @@ def read_sentinels(engine: Engine, campaign: Campaigns) -> Sentinels:
                     campaign=row.campaign, started_at=row.started_at, time=_find_fastest(row)
                 )
                 sentinels[row.device_fingerprint, row.method].append(run)
+    for runs in sentinels.values():
+        runs.sort(key=_begin)
     return sentinels
 
 

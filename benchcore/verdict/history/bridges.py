@@ -10,7 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchcore.verdict.history.conditions import ConditionChange, list_condition_changes
+from benchcore.verdict.history.conditions import (
+    ConditionChange,
+    Conditions,
+    list_condition_changes,
+)
 from benchcore.verdict.history.levels import measure_correlation, measure_level, measure_spread
 from benchcore.verdict.history.series import METHOD_CONDITION, Bridge, Night
 from benchcore.verdict.history.thresholds import (
@@ -123,9 +127,11 @@ def _find_lasting(nights: Sequence[Night]) -> list[tuple[int, list[ConditionChan
     """The rows at which a condition changed and stayed, so far: jobs that alternate between nodes
     change nothing that lasts. A new METHOD always counts."""
     known, filled = dict[str, str](), list[dict[str, str]]()
+    last: Conditions | None = None
     for night in nights:
-        if not night.conditions.items() <= known.items():
+        if night.conditions is not last and not night.conditions.items() <= known.items():
             known = {**known, **night.conditions}
+        last = night.conditions
         filled.append(known)
     found: list[tuple[int, list[ConditionChange]]] = []
     for row, (old, new) in enumerate(pairwise(filled), start=1):

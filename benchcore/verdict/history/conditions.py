@@ -54,7 +54,7 @@ def find_new_conditions(nights: Sequence[Conditions]) -> list[list[ConditionChan
     seen: dict[str, list[str]] = {}
     found, last = list[list[ConditionChange]](), None
     for night in nights:
-        if night == last:  # as nearly all are
+        if night is last or night == last:  # as nearly all are
             found.append([])
             continue
         last = night

@@ -160,8 +160,11 @@ class Series:
 
     def list_releases(self) -> list[int]:
         """The rows of the nights with a new environment."""
-        pairs = enumerate(pairwise(self.nights), start=1)
-        return [row for row, (old, new) in pairs if old.environments != new.environments]
+        return [
+            row
+            for row, (old, new) in enumerate(pairwise(self.nights), start=1)
+            if old.a_environment != new.a_environment or old.b_environment != new.b_environment
+        ]
 
 
 def make_series(
@@ -187,9 +190,10 @@ def make_series(
             )
     by_date: dict[int, Night] = {}
     for night in given:
-        old = by_date.get(night.number)
+        number = night.number
+        old = by_date.get(number)
         runs = () if old is None else (*old.replaced, old.duel_run)
-        by_date[night.number] = replace(night, replaced=runs) if runs else night
+        by_date[number] = replace(night, replaced=runs) if runs else night
     return Series(key=key, nights=tuple(by_date.values()), scale=scale, bridges=tuple(bridges))
 
 

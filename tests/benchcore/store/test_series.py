@@ -21,6 +21,7 @@ from stored_histories import store_history
 from benchcore.errors import UserError
 from benchcore.planning.catalog import list_proven, list_workloads, proof_use_cases
 from benchcore.state import State
+from benchcore.store import conditions
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.metric_values import fill_amounts
@@ -194,6 +195,20 @@ def test_series_of_some_cases_are_those_of_all(state: State, engine: Engine) -> 
     )
     assert read_series(engine, cases=[]) == []
     assert list_cases(engine, "another") == []
+
+
+def test_nights_under_equal_conditions_share_them(
+    state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that histories of many nights compare them at once, whatever one query reads."""
+    documents = make_history(STEPS[:5])
+    documents[2]["allocation"]["node"] = "another"
+    store_history(engine, state, documents)
+    monkeypatch.setattr(conditions, "_MOST_VARIABLES", 2)
+    (series,) = read_series(engine)
+    first, *others = [each.conditions for each in series.nights]
+    assert [each is first for each in others] == [True, False, True, True]
+    assert [each["node"] == first["node"] for each in others] == [True, False, True, True]
 
 
 def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engine: Engine) -> None:

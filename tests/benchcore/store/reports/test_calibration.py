@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from result_documents import JAX, TORCH, make_document
+from sent_statements import record_statements
 from stored_histories import store_history
 
 from benchcore.state import State
@@ -199,3 +200,24 @@ def test_a_series_reports_the_smallest_effect_it_can_detect(state: State, engine
     (row,) = measure_calibration(engine)["smallest"]
     assert row["series"] == "mlp tiny: jax-jit against torch-compile"
     assert 0.01 < row["smallest"] < 0.08
+
+
+def test_only_the_newest_duel_runs_show_the_smallest_effect(
+    state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = []
+    for night in range(6):
+        nights.append(make_document([JAX, TORCH], duel_run=f"{night:016x}", campaign="real"))
+        began = f"2026-11-{night + 1:02}T03:00:00+00:00"
+        nights[-1]["allocation"] |= dict.fromkeys(("started_at", "ended_at"), began)
+    store_history(engine, state, nights)
+    for most, expected in ((1, 1), (4, 4), (6, 6), (7, 6)):
+        monkeypatch.setattr(calibration, "_MOST_RUNS", most)
+        (row,) = measure_calibration(engine)["smallest"]
+        assert row["nights"] == expected
+    sent = record_statements(engine, lambda: measure_calibration(engine))
+    (logs,) = [each for each in sent if "start_log_ratios" in each[0]]
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {logs[0]}", logs[1]).all()
+        assert "duel_run USING INDEX ix_duel_run_started_at" in str(steps[0]), steps
