@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -266,20 +267,26 @@ def find_newest_night(nights: Sequence[Mapping[str, Any]], now: datetime) -> str
 def _write_verdicts(
     files: SiteFiles, nights: Sequence[dict[str, Any]], changes: Sequence[Mapping[str, Any]]
 ) -> None:
-    """A confirmation may change the verdict of a night that was published before."""
+    """A confirmation may change the verdict of a night that was published before. Each night is
+    given the changes that were opened before the next one."""
+    opened = sorted(((each["event"] or each)["opened_at"], row) for row, each in enumerate(changes))
+    times = [at for at, _ in opened]
     measured = files.read("measured") or {"cases": [], "campaigns": {}}
     next_begin: dict[tuple[str, str], str] = {}  # by device and profile
     first = {_place(each): each["name"] for each in reversed(nights)}
     for entry in reversed(nights):
         place, numbers = _place(entry), measured["campaigns"].get(entry["name"], ())
+        begun, until = entry["counts"]["begun"], next_begin.get(place)
+        start = bisect_left(times, datetime.fromisoformat(begun))
+        end = None if until is None else bisect_left(times, datetime.fromisoformat(until))
         verdict = write_verdict(
             entry["counts"],
-            next_begin.get(place),
-            changes,
+            until,
+            [changes[row] for row in sorted(row for _, row in opened[start:end])],
             cases={measured["cases"][number] for number in numbers},
             is_first=first[place] == entry["name"],
         )
-        next_begin[place] = entry["counts"]["begun"]
+        next_begin[place] = begun
         if verdict != entry["verdict"]:
             entry["verdict"] = verdict
             found = files.read(f"campaigns/{entry['name']}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from result_documents import make_document
@@ -13,9 +14,11 @@ from stored_histories import store_history
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns, list_newest_campaigns
+from benchcore.store.reports.changes import list_changes
 from dashboards import publish
 from dashboards.publish import find_newest_night
 from dashboards.site.files import SiteFiles
+from dashboards.site.news import write_verdict
 
 
 def test_a_new_site_gets_the_newest_campaigns(
@@ -36,6 +39,33 @@ def test_a_new_site_gets_the_newest_campaigns(
     assert f"The database has {left} more campaigns" in str(files.read("pages/runs"))
     assert list_newest_campaigns(engine, 0) == every[-1:]
     engine.dispose()
+
+
+def test_a_night_is_given_only_the_changes_that_were_opened_in_it(
+    nights: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = open_state(tmp_path / "state")
+    shutil.copy(nights.root / "deadheat.db", state.root / "deadheat.db")
+    shutil.copytree(nights.site, state.site, dirs_exist_ok=True)
+    given = list[tuple[datetime, str | None, list[int]]]()
+
+    def record(counts: Any, until: str | None, changes: Any, **more: Any) -> str:
+        begun = datetime.fromisoformat(counts["begun"])
+        given.append((begun, until, [each["id"] for each in changes]))
+        return write_verdict(counts, until, changes, **more)
+
+    monkeypatch.setattr(publish, "write_verdict", record)
+    before = [each["verdict"] for each in SiteFiles(state.site).read("catalog")["campaigns"]]
+    publish.refresh_pages(state)
+    after = [each["verdict"] for each in SiteFiles(state.site).read("catalog")["campaigns"]]
+    assert before == after
+    engine = open_database(state.database_url)
+    opened = {each["id"]: (each["event"] or each)["opened_at"] for each in list_changes(engine)}
+    engine.dispose()
+    assert len(given) > 10 and any(ids for *_, ids in given)
+    for begun, until, ids in given:
+        end = datetime.max.replace(tzinfo=UTC) if until is None else datetime.fromisoformat(until)
+        assert ids == [each for each, at in opened.items() if begun <= at < end]
 
 
 def test_without_a_night_no_page_claims_that_every_pair_counts(tmp_path: Path) -> None:
