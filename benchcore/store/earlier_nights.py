@@ -6,8 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, variance
+from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Row, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.stopping import group_by_compilation
@@ -21,6 +22,10 @@ DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
 """What duels of two nights have in common: workload, case, track, device, fewest starts, arms."""
 _NEWEST = 5
 _MOST_RUNS = 5000
+_OF_RUN = (
+    *(DuelRun.id, DuelRun.workload, DuelRun.case_name, DuelRun.track, DuelRun.num_starts),
+    *(DuelRun.started_at, DuelRun.ended_at),
+)
 _FEWEST_FREEDOM = 8
 """Starts beyond the first of each night: with fewer, a spread is unknown."""
 _FEWEST_WITHIN = 4
@@ -66,24 +71,24 @@ def read_earlier_duels(engine: Engine, site: str) -> Mapping[DuelKind, EarlierDu
     return found
 
 
-def _read_newest(session: Session, site: str) -> Mapping[DuelKind, list[DuelRun]]:
+def _read_newest(session: Session, site: str) -> Mapping[DuelKind, list[Row[Any]]]:
     """The newest five runs of each kind of duel, newest first."""
     newest = (
-        select(DuelRun)
+        select(*_OF_RUN, DuelRun.device["name"].as_string().label("device"))
         .where(DuelRun.site == site, DuelRun.dataset.is_(None))
         .order_by(DuelRun.started_at.desc())
         .limit(_MOST_RUNS)
     )
-    runs = list(session.scalars(newest))
+    runs = session.execute(newest).all()
     arms = defaultdict[str, list[str]](list)
     of_runs = ContenderRun.duel_run.in_([run.id for run in runs])
     for duel_run, arm in session.execute(
         select(ContenderRun.duel_run, ContenderRun.arm).where(of_runs)
     ):
         arms[duel_run].append(arm)
-    found = defaultdict[DuelKind, list[DuelRun]](list)
+    found = defaultdict[DuelKind, list[Row[Any]]](list)
     for run in runs:
-        measured = (run.workload, run.case_name, run.track, run.device["name"])
+        measured = (run.workload, run.case_name, run.track, run.device)
         found[*measured, run.num_starts, tuple(sorted(arms[run.id]))].append(run)
     return {kind: of_kind[:_NEWEST] for kind, of_kind in found.items()}
 
