@@ -1,9 +1,10 @@
-"""Ingests documents as a night does; only the checks that a test names fail."""
+"""Ingests documents as a night does; only the checks that a test names fail. Suspicions of such
+histories, and what confirms them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from result_documents import spool_document
@@ -14,8 +15,10 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import SuspicionRow
-from benchcore.store.records import FailedCheck
+from benchcore.store.records import ContenderRecord, FailedCheck, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.history.levels import HistoryLevels
+from benchcore.verdict.history.series import SeriesKey
 from benchcore.verdict.samples import Judgement
 
 MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
@@ -31,6 +34,42 @@ FOUND = Finding(
     reason="said so",
 )
 """Fresh starts show that side a takes 6 % longer."""
+
+
+def make_side(framework: str, version: str, key: str, **settings: str) -> ContenderRecord:
+    """A contender of a suspicion, whose environment has this `key`."""
+    arm = {"jax": "jax-jit", "torch": "torch-eager"}[framework]
+    return ContenderRecord(
+        name=f"{arm}-{version}",
+        arm=arm,
+        role="pinned",
+        framework=framework,
+        version=version,
+        settings=settings,
+        environment_key=key,
+        python_version="3.13.0",
+    )
+
+
+def make_suspicion(*sides: ContenderRecord, **of_series: Any) -> SuspicionRecord:
+    """That a speedup rose by 0.1 in a night. The `sides` are JAX's old and new one, then torch's;
+    the fields `of_series` are those of its key."""
+    a_old, a_new, b_old, b_new = sides
+    return SuspicionRecord(
+        id=7,
+        key=SeriesKey(track="default", a_arm="jax-jit", b_arm="torch-eager", **of_series),
+        trigger="shift",
+        device="cpu",
+        device_model="AMD EPYC",
+        site="local",
+        campaign="night-20",
+        since=date(2026, 5, 3),
+        levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
+        a_old=a_old,
+        a_new=a_new,
+        b_old=b_old,
+        b_new=b_new,
+    )
 
 
 def store_history(

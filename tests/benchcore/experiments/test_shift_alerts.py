@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
+from stored_histories import make_side, make_suspicion
 
 from benchcore.experiments.alerts import PAYLOAD
 from benchcore.experiments.shift_alerts import describe_shift, name_target, write_shift
-from benchcore.store.records import ContenderRecord, SuspicionRecord
+from benchcore.store.records import SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import ConditionChange
-from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.series import SeriesKey
 from benchcore.verdict.samples import Judgement
 
 SAME = Judgement(verdict="same", log_ratio=0.001, low=-0.002, high=0.004, reason="equally fast")
@@ -36,47 +34,11 @@ OUTCOME: dict[str, Any] = dict.fromkeys(
 )
 
 
-def _side(framework: str, version: str) -> ContenderRecord:
-    return ContenderRecord(
-        name=f"{framework}-{version}",
-        arm=framework,
-        role="pinned",
-        framework=framework,
-        version=version,
-        settings={},
-        environment_key=version,
-        python_version="3.13.0",
-    )
-
-
 def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
-    key = SeriesKey(
-        workload="mlp",
-        case_name="infer_b128",
-        track="default",
-        a_arm="jax-jit",
-        b_arm="torch-eager",
-        device_fingerprint="0",
-    )
-    (a_old, a_new), (b_old, b_new) = (
-        [_side(framework, each) for each in versions]
-        for framework, versions in (("jax", jax), ("torch", torch))
-    )
-    return SuspicionRecord(
-        id=7,
-        key=key,
-        trigger="shift",
-        device="cpu",
-        device_model="AMD EPYC",
-        site="local",
-        campaign="night-20",
-        since=date(2026, 5, 3),
-        levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
-        a_old=a_old,
-        a_new=a_new,
-        b_old=b_old,
-        b_new=b_new,
-    )
+    sides = (("jax", jax), ("torch", torch))
+    named = {"workload": "mlp", "case_name": "infer_b128", "device_fingerprint": "0"}
+    made = (make_side(of, each, each) for of, versions in sides for each in versions)
+    return make_suspicion(*made, **named)
 
 
 def _write(change: Judgement, **found: Any) -> str:
@@ -260,7 +222,7 @@ def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
 
 def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> None:
     old, new = (
-        replace(_side("torch", each), arm="torch-eager-with-opacus", settings={"compile": "none"})
+        replace(make_side("torch", each, each, compile="none"), arm="torch-eager-with-opacus")
         for each in ("2.14.0", "2.15.0")
     )
     suspicion = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0"))

@@ -6,12 +6,12 @@ import platform
 import shutil
 import venv
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from result_documents import JAX, TORCH, make_document
+from stored_histories import make_side, make_suspicion
 
 from benchcore.cell.measure.host import describe_device
 from benchcore.errors import UserError
@@ -29,58 +29,20 @@ from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
-from benchcore.store.records import ContenderRecord, DuelRecord, FailedCheck, SuspicionRecord
+from benchcore.store.records import DuelRecord, FailedCheck, SuspicionRecord
 from benchcore.verdict.duel.ratios import ContenderTimes
-from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.series import SeriesKey
-
-
-def _side(framework: str, version: str, key: str) -> ContenderRecord:
-    arm, mode = ("jax-jit", "jit") if framework == "jax" else ("torch-eager", "none")
-    return ContenderRecord(
-        name=f"{arm}-{version}",
-        arm=arm,
-        role="pinned",
-        framework=framework,
-        version=version,
-        settings={"compile": mode},
-        environment_key=key,
-        python_version="3.13.0",
-    )
-
 
 OLD, NEW, TORCH_SIDE = (
-    _side("jax", "0.9", "k1"),
-    _side("jax", "0.10", "k2"),
-    _side("torch", "2", "k3"),
+    make_side("jax", "0.9", "k1", compile="jit"),
+    make_side("jax", "0.10", "k2", compile="jit"),
+    make_side("torch", "2", "k3", compile="none"),
 )
 
 
-def _suspicion(**changes: object) -> SuspicionRecord:
-    key = SeriesKey(
-        workload="matmul",
-        case_name="tiny_op",
-        track="default",
-        a_arm="jax-jit",
-        b_arm="torch-eager",
-        device_fingerprint=describe_device("cpu")["fingerprint"],
-    )
-    suspicion = SuspicionRecord(
-        id=7,
-        key=key,
-        trigger="shift",
-        device="cpu",
-        device_model="Some CPU",
-        site="local",
-        campaign="night-20",
-        since=date(2026, 5, 3),
-        levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
-        a_old=OLD,
-        a_new=NEW,
-        b_old=TORCH_SIDE,
-        b_new=TORCH_SIDE,
-    )
-    return replace(suspicion, **changes)  # type: ignore[arg-type]
+def _suspicion(**changes: Any) -> SuspicionRecord:
+    fingerprint = str(describe_device("cpu")["fingerprint"])
+    named = {"workload": "matmul", "case_name": "tiny_op", "device_fingerprint": fingerprint}
+    return replace(make_suspicion(OLD, NEW, TORCH_SIDE, TORCH_SIDE, **named), **changes)
 
 
 @pytest.fixture
@@ -197,7 +159,7 @@ def test_the_exact_environments_of_the_nights_are_measured_again(state: State) -
 
 
 def test_two_environments_of_one_version_are_distinguished(state: State) -> None:
-    suspicion = _suspicion(a_new=_side("jax", "0.9", "k4"))
+    suspicion = _suspicion(a_new=make_side("jax", "0.9", "k4", compile="jit"))
     contenders = choose_contenders(suspicion, state)
     plan = _plan(suspicion, contenders)
     reuse_environments(plan, contenders, state)
@@ -205,7 +167,7 @@ def test_two_environments_of_one_version_are_distinguished(state: State) -> None
     assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k4", "k3"]
     assert plan.duels[0].contenders[1].name == "jax-jit-0.9.twin2"
     with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9' was removed or"):
-        choose_contenders(_suspicion(a_new=_side("jax", "0.9", "k9")), state)
+        choose_contenders(_suspicion(a_new=make_side("jax", "0.9", "k9", compile="jit")), state)
 
 
 def test_another_device_is_refused(state: State) -> None:
