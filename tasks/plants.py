@@ -48,6 +48,7 @@ NEEDLESS = (
 """Parts of the reasons that come from following values, which takes JAX a second compilation: only
 duels with a plant that needs it do so."""
 _FOLLOW = "find_needless if self._num_devices == 1 else None"
+_PAIRS = "in combinations(evidence, 2):\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,12 +303,15 @@ def _build_planted(build, order, case, arrays):
 def _list_imports(
     duel: tuple[str, str], environments: Mapping[str, EnvironmentRecord], mode: str
 ) -> dict[str, list[str]]:
-    """By interpreter what every contender of a framework imports: its side of the workload, and
-    what torch's optimisers and compiler add."""
+    """By interpreter what every contender of a framework imports: its runtime, its side of the
+    workload, and what torch's optimisers and compiler add."""
     workload, case = duel
     needs_compiler = "train" in case or mode != "none"
     return {
-        record.python: [f"benchcore.workloads.{workload}.in_{framework}"]
+        record.python: [
+            f"benchcore.cell.{framework}_runtime",
+            f"benchcore.workloads.{workload}.in_{framework}",
+        ]
         + ["torch._dynamo"] * (framework == "torch" and needs_compiler)
         for framework, record in environments.items()
     }
@@ -316,7 +320,8 @@ def _list_imports(
 def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequence[str]]) -> Path:
     """A copy of the measured layer with one more setting: the plant. All contenders of a framework
     share its imports and compilations, as most of an automatic plant's program is the right one.
-    They run few steps and latencies, as no guard reads how many."""
+    They run few steps and latencies, as no guard reads how many. Each plant is compared with the
+    fair sides, which come first, and with no other plant."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
     patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}
@@ -350,6 +355,8 @@ def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequ
     )
     if not any(each in plant.guard for each in NEEDLESS for plant in plants.values()):
         _replace(cell / "jax_runtime.py", {_FOLLOW: "None"})
+    fair = f'{_PAIRS}        if not a.startswith("right-"):\n            continue\n'
+    _replace(cell / "proof" / "agreement.py", {_PAIRS: fair})
     _replace(cell / "start.py", {"_FEWEST_LATENCIES = 50": "_FEWEST_LATENCIES = 2"})
     _replace(cell / "stopping.py", {"MIN_STEPS = 50": "MIN_STEPS = 2"})
     return snapshot

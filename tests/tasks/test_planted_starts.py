@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _JAX = """
-import os
+import gc, os
 from pathlib import Path
 
 folder = Path(__file__).parent
@@ -16,7 +16,8 @@ with (folder / "imports").open("a") as log:
 
 class config:
     def update(name, value):
-        seen = f"{name}={value} {os.environ['XLA_FLAGS']}"
+        own = gc.isenabled(), len(gc.get_objects()) < 10_000, gc.get_freeze_count()
+        seen = f"{name}={value} {os.environ['XLA_FLAGS']} {own}"
         (folder / f"seen by {os.getpid()}").write_text(seen)
 """
 _CONDUCTOR = """
@@ -58,4 +59,5 @@ def test_contenders_with_caches_of_their_own_are_forked_from_one_import(tmp_path
     assert (tmp_path / "imports").read_text() == "once "
     for number, (pid, _) in enumerate(ended, start=1):
         seen = (tmp_path / f"seen by {pid}").read_text()
-        assert seen == f"jax_compilation_cache_dir=cache {number} flags {number}"
+        beside = (True, True, 0)  # garbage is collected, its own objects, none set aside
+        assert seen == f"jax_compilation_cache_dir=cache {number} flags {number} {beside}"
