@@ -131,6 +131,7 @@ def run(
         command, cwd=folder, env=dict(environ), capture_output=True, text=True, check=False
     )
     if done.returncode not in codes:
-        text = f"{' '.join(command[:4])}: exit code {done.returncode}: {done.stderr[-2000:]}"
+        text = f"{' '.join(command[:4])}: exit code {done.returncode}: "
+        text += (done.stdout + done.stderr)[-2000:]
         raise ToolFailedError(text)
     return done

@@ -34,9 +34,12 @@ from scipy import stats
 from short_duels import ShortDuels, Work, judge, misses_zero
 
 from benchcore.cell.measure.host import describe_host
+from benchcore.environments.uv_command import run_uv_or_cached
 from benchcore.protocol import DuelLimits
 from benchcore.state import State, open_state
 
+_HYDRA = ("hydra-core==1.3.8", "omegaconf==2.3.1")
+"""What optimum-benchmark needs besides: a lock has wheels alone, and ANTLR's of these has none."""
 _PACKAGES = ("asv==0.6.6", "optimum-benchmark==0.6.0", "transformers==4.57.6")
 _MORE = MORE_ROWS / ROWS - 1
 _POWER, _CONFIDENCE = 0.95, 0.95
@@ -160,7 +163,11 @@ def _prepare(state: State, busy: bool) -> dict[str, dict[str, Compare]]:
         }
         for function in _EVERY
     }
-    tools["encoder"]["optimum-benchmark"] = partial(_compare_optimum, python, folder / "model")
+    tools["encoder"]["optimum-benchmark"] = partial(_compare_optimum, python, folder)
+    target = ["--python", python, "--target", str(folder / "hydra")]
+    answer = run_uv_or_cached(["pip", "install", *target, *_HYDRA])
+    if answer.failure:
+        raise SystemExit(f"wanted {_HYDRA} for optimum-benchmark, got: {answer.message}")
     return tools
 
 
@@ -190,7 +197,8 @@ def _compare_loops(python: str, function: str, number: int, more: bool) -> Decis
 
 def _compare_optimum(python: str, folder: Path, number: int, more: bool) -> Decision:
     sides = [ROWS, MORE_ROWS if more else ROWS]
-    return decide_by_welch(*_run_worker(python, "optimum", str(folder), *map(str, sides)))
+    arguments = ["optimum", str(folder / "model"), *map(str, sides)]
+    return decide_by_welch(*_run_worker(python, *arguments, path=folder / "hydra"))
 
 
 def decide_by_welch(a: Mapping[str, float], b: Mapping[str, float]) -> Decision:
@@ -202,8 +210,9 @@ def decide_by_welch(a: Mapping[str, float], b: Mapping[str, float]) -> Decision:
     return Decision(log_ratio=math.log(other / mean), called={"none; Welch's t": bool(p < 0.05)})
 
 
-def _run_worker(python: str, *arguments: str) -> Any:
-    environ = {**os.environ, "LOG_LEVEL": "ERROR", "LOG_TO_FILE": "0", "HF_HUB_OFFLINE": "1"}
+def _run_worker(python: str, *arguments: str, path: Path | None = None) -> Any:
+    offline = {"PYTHONPATH": str(path or ""), "HF_HUB_OFFLINE": "1"}
+    environ = {**os.environ, **offline, "LOG_LEVEL": "ERROR", "LOG_TO_FILE": "0"}
     done = run([python, "-P", str(WORKER), *arguments], Path(tempfile.gettempdir()), environ)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,7 +1,8 @@
 """The functions that `beside_others.py` gives to every tool, and the timers that run by themselves.
 
 Ours has the text of this file as a workload, and asv as a part of its benchmarks, so it imports
-nothing of ours. `rows` is the amount of work: 103 rows are 3 % more than 100.
+nothing of ours, and no name in it is that of a benchmark of asv. `rows` is the amount of work:
+103 rows are 3 % more than 100.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _make_model() -> Any:
 MAKERS: dict[str, Callable[[int], Step]] = {"digest": make_digest, "encoder": make_encoder}
 
 
-def time_in_loop(name: str, rows: int, seconds: float) -> dict[str, float]:
+def run_loop(name: str, rows: int, seconds: float) -> dict[str, float]:
     """A plain loop: warm up, then read the clock after each step. Seconds per step."""
     step = MAKERS[name](rows)
     began = time.perf_counter()
@@ -73,7 +74,7 @@ def time_in_loop(name: str, rows: int, seconds: float) -> dict[str, float]:
     return {"mean": statistics.fmean(times), "sd": statistics.stdev(times), "count": len(times)}
 
 
-def time_with_optimum(folder: Path, sides: list[int]) -> list[dict[str, float]]:
+def run_optimum(folder: Path, sides: list[int]) -> list[dict[str, float]]:
     """optimum-benchmark's inference scenario with its own defaults, each side in the process that
     its launcher isolates. Seconds per forward pass."""
     from optimum_benchmark import (
@@ -109,10 +110,10 @@ def main(tool: str, *arguments: str) -> None:
     """Print what a timer found as the last line."""
     if tool == "loop":
         name, rows, seconds = arguments
-        found: object = time_in_loop(name, int(rows), float(seconds))
+        found: object = run_loop(name, int(rows), float(seconds))
     else:
         folder, *sides = arguments
-        found = time_with_optimum(Path(folder), [int(each) for each in sides])
+        found = run_optimum(Path(folder), [int(each) for each in sides])
     sys.stdout.write(f"\n{json.dumps(found)}\n")
 
 
