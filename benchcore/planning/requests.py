@@ -26,6 +26,7 @@ from benchcore.workloads.settings import (
     TORCH_IMAGE_OPTIONS,
     TORCH_IMAGE_PER_SAMPLE,
     TORCH_KERNEL,
+    TORCH_MODEL,
     TORCH_SHAPES,
     Options,
 )
@@ -52,6 +53,7 @@ _OPTIONS: Mapping[str, Options] = {
         **AGGREGATE,
         **STRATEGY,
         **TORCH_SHAPES,
+        **TORCH_MODEL,
     },
     "stdlib": {"compile": ("none",)},
 }
