@@ -151,7 +151,14 @@ def prove(
         report(f"{request.title} was proven before")
         return
     report(f"proving {request.title}: {', '.join(lacking.use_cases)}")
-    document = run_proof(lacking, state, repeat=repeat, advance=advance)
+
+    def follow(share: float | None) -> None:
+        if share is None:
+            report(f"{request.title} waits for another process that measures on this device")
+        else:
+            advance(share)
+
+    document = run_proof(lacking, state, repeat=repeat, follow=follow)
     for refused in ingest_proofs(engine, state):
         if refused.startswith(f"{document}: "):
             raise CampaignIncompleteError(refused)
@@ -222,11 +229,12 @@ def run_proof(
     *,
     repeat: bool = False,
     keep: bool = False,
-    advance: Callable[[float], None] = lambda share: None,
+    follow: Callable[[float | None], None] = lambda share: None,
     ends_at: float | None = None,
 ) -> Path:
     """Run a proof in this allocation; returns its document, which replaces an earlier one. With
     `keep`, an existing document of this device in which every side ran is returned instead.
+    `follow` gets the completed share of the evidence; None = another process uses the device.
 
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     CampaignIncompleteError with the end of its log if it leaves none.
@@ -243,13 +251,13 @@ def run_proof(
         paths = (scratch / "order.json", scratch / "proof.json", scratch)
         environ = conductor_environ(take_snapshot(state.snapshots))
         with (
-            hold_device(request.device, lambda: None, ends_at) as held,
+            hold_device(request.device, lambda: follow(None), ends_at) as held,
             (scratch / "proof.log").open("w+") as log,
         ):
             if not held:
                 raise DeviceBusyError("another process used the device until the time limit")
             called = [*command, *map(str, paths)]
-            code = _run(called, environ, log, advance, ends_at, scratch)
+            code = _run(called, environ, log, follow, ends_at, scratch)
             if code != 0:
                 log.seek(0)
                 raise CampaignIncompleteError(

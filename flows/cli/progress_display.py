@@ -61,6 +61,7 @@ class Forecast:
             "duel": self._follow_duel,
             "stage": self._follow_stage,
             "round": self._follow_round,
+            "waiting": lambda event: self._describe_waiting(),
             "failed": lambda event: f"{event['contender']} failed: {event['reason']}",
             "again": lambda event: f"measuring again: {', '.join(event['contenders'])} ended early",
             "environment": lambda event: f"{event['request']}: {event['text']}",
@@ -86,6 +87,10 @@ class Forecast:
         line = f"{duel.title}: done in {took:.0f} s" if self.current else None
         self.current, self.share = None, 0.0
         return line
+
+    def _describe_waiting(self) -> str | None:
+        waits = "waits for another process that measures on this device"
+        return f"{self.current.title}: {waits}" if self.current else None
 
     def _follow_shards(self, event: dict[str, Any]) -> None:
         self.side_by_side = event["side_by_side"]
@@ -120,6 +125,8 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
         return event["text"]
     if duel is None:
         return None
+    if event["event"] == "waiting":
+        return f"{duel.title}: waits for the device"
     if event["event"] == "passes":
         return f"{duel.title}: memory, profile and energy"
     number = format_number(event.get("start", 0) + 1, duel.limits.starts, duel.limits.most_starts)

@@ -15,12 +15,13 @@ import pytest
 from filelock import FileLock
 
 from benchcore.environments.version_requests import Release
-from benchcore.errors import UserError
+from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import equivalence
+from benchcore.running.device_lock import hold_device
 from benchcore.running.duel_process import OutOfTimeError
 from benchcore.state import State, open_state
 
@@ -202,6 +203,27 @@ def test_a_campaign_waits_for_a_proof_by_another_process_no_longer_than_a_night(
     request = equivalence.list_campaign_proofs(plan, state)[0]
     with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
         equivalence.run_proof(request, state)
+
+
+def test_a_proof_reports_that_it_waits_for_the_device(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    request = equivalence.list_campaign_proofs(plan, state)[0]
+    lines = list[str]()
+    with ThreadPoolExecutor(1) as pool:
+        with hold_device("cpu", lambda: None) as held:
+            assert held
+            done = pool.submit(equivalence.prove, request, state, lines.append, repeat=False)
+            while len(lines) < 2 and not done.done():
+                time.sleep(0.05)
+            assert lines == [
+                "proving mlp in fp32_ieee: infer",
+                "mlp in fp32_ieee waits for another process that measures on this device",
+            ]
+            assert proven == []
+        with pytest.raises(CampaignIncompleteError, match="wanted"):  # that document has no rows
+            done.result(30)
+    assert proven == ["mlp"]
 
 
 def _in_a_minute() -> float:

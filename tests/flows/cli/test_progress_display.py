@@ -87,6 +87,15 @@ def test_a_resumed_duel_does_not_count_as_speed(forecast: Forecast) -> None:
     assert forecast.left_s(0.0) == pytest.approx(100.0)
 
 
+def test_a_duel_that_waits_for_the_device_is_reported(forecast: Forecast) -> None:
+    event = _event(event="waiting")
+    assert (forecast.follow(event), describe_now(event, forecast)) == (None, None)
+    forecast.follow(_event(what="begun"))
+    line = "mlp case1: waits for another process that measures on this device"
+    assert forecast.follow(event) == line
+    assert describe_now(event, forecast) == "mlp case1: waits for the device"
+
+
 def test_the_stage_is_shown_in_words(forecast: Forecast) -> None:
     forecast.follow(_event(what="begun"))
     event = _event(event="stage", contender="jax-jit-0.12.0", start=1, stage="warm_up")
