@@ -523,8 +523,9 @@ def test_the_checks_of_a_duel_find_nothing_in_a_fair_step(job: Job, outcomes: Ou
     for setting in ("batching", "per_sample"):
         uses = "vmap" if chosen.get(setting, "vmap") == "vmap" else "no vmap"
         assert found.pop(setting, uses) == uses
-    for setting in ("aggregate", "kernel"):
-        wanted = chosen.get(setting, PLAIN[setting])
+    usual = {**PLAIN, "model": "modules"}
+    for setting in ("aggregate", "kernel", "model"):
+        wanted = chosen.get(setting, usual[setting])
         assert found.pop(setting, wanted) == wanted
     if chosen.keys() & PLAIN.keys():  # its arm chose pieces
         found.pop("compiled_whole", None)
