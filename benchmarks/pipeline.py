@@ -5,7 +5,7 @@
 
 `night` runs the main job in a fresh clone, with a cold or a warm package cache. `stages` reads a
 campaign that was measured. Both show the seconds by stage, by stage and contender, and those until
-the interval of each pair is narrow.
+the interval of each pair is narrow. `--chart night.svg` also draws them as stacked bars.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 from one_duel import describe_machine, store_results
 
 from benchcore.cell.measure.degraded import find_degraded
@@ -57,9 +58,13 @@ def main() -> None:
     night.add_argument("--warm", action="store_true", help="with this user's package cache")
     stages = commands.add_parser("stages")
     stages.add_argument("campaign", type=Path, help="the campaign's folder in the state folder")
+    stages.add_argument("--chart", type=Path, help="write stacked bars here: .svg, .png or .html")
     options = parser.parse_args()
     if options.command == "stages":
-        print_stages(read_campaign(options.campaign))
+        found = read_campaign(options.campaign)
+        print_stages(found)
+        if options.chart is not None:
+            draw_stages(found).save(options.chart)
         return
     rows = [_run(cache) for cache in ("cold", "warm") if getattr(options, cache)]
     store_results("pipeline", rows)
@@ -205,6 +210,27 @@ def print_stages(found: dict[str, Any]) -> None:
             for width, each in pair["seconds"].items()
         )
         print(f"{pair['duel']}, {pair['pair']}: starts spread {pair['spread']:.1%}; {until}")
+
+
+def draw_stages(found: dict[str, Any]) -> alt.Chart:
+    """A bar for the whole night and one for each contender, stacked by stage, largest first."""
+    bars = {found["campaign"]: found["seconds"], **found["contenders"]}
+    rows = [
+        {"bar": bar, "stage": stage, "seconds": max(0.0, each), "place": place}
+        for bar, seconds in bars.items()
+        for place, (stage, each) in enumerate(sorted(seconds.items(), key=lambda item: -item[1]))
+    ]
+    return (
+        alt.Chart(alt.Data(values=rows), width=600)
+        .mark_bar()
+        .encode(
+            x=alt.X("seconds:Q", title="seconds"),
+            y=alt.Y("bar:N", title=None, sort=list(bars), axis=alt.Axis(labelLimit=300)),
+            color=alt.Color("stage:N", title="stage", scale=alt.Scale(scheme="tableau20")),
+            order="place:Q",
+            tooltip=["bar:N", "stage:N", alt.Tooltip("seconds:Q", format=".1f")],
+        )
+    )
 
 
 if __name__ == "__main__":

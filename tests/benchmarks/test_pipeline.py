@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline import LATENCIES, TIMED, account, account_contenders, expect_narrow
+from pipeline import (
+    LATENCIES,
+    TIMED,
+    account,
+    account_contenders,
+    draw_stages,
+    expect_narrow,
+)
 from result_documents import JAX, TORCH, make_document
 
 
@@ -73,3 +81,22 @@ def test_a_pair_that_spreads_more_needs_more_starts() -> None:
 
 def test_one_start_shows_no_spread() -> None:
     assert expect_narrow(_spread_document((1.0,))) == []
+
+
+def test_the_chart_stacks_every_second_of_the_night_and_of_each_contender(tmp_path: Path) -> None:
+    night = {"warm up": 2.0, TIMED: 3.0, "rest of turns": -0.1}
+    contenders = {"jax": {"warm up": 1.5, TIMED: 1.0}, "torch": {"warm up": 0.5, TIMED: 2.0}}
+    found = {"campaign": "nightly-1", "seconds": night, "contenders": contenders}
+    chart = draw_stages(found)
+    bars = [(row["bar"], row["stage"], row["seconds"]) for row in chart.to_dict()["data"]["values"]]
+    assert bars[:3] == [
+        ("nightly-1", TIMED, 3.0),
+        ("nightly-1", "warm up", 2.0),
+        ("nightly-1", "rest of turns", 0.0),
+    ]
+    assert {who: sum(each for bar, _, each in bars if bar == who) for who in contenders} == {
+        "jax": 2.5,
+        "torch": 2.5,
+    }
+    chart.save(tmp_path / "night.svg")
+    assert "warm up" in (tmp_path / "night.svg").read_text()
