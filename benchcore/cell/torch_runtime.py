@@ -89,9 +89,10 @@ class TorchRuntime:
                     "choose 'cpu', a build for CUDA, or a case with fewer devices"
                 )
             device = f"cuda:{parse_device(device).ordinal + place.rank}"
-        self._place = place
+        self._place, self._precision = place, precision
         self._refuse_missing(device, precision)
-        self._precision, self._mode = precision, settings.get("compile", "none")
+        self._mode = settings.get("compile", "none")
+        self._shapes = settings.get("shapes", "automatic")
         self._compiles = self._mode != "none" or settings.get("optimizer") == "compiled"
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
         self._choose_attention(settings.get("attention", "usual"))
@@ -173,15 +174,14 @@ class TorchRuntime:
             self._torch.cuda.synchronize(self._device)
 
     def try_compiler(self) -> None:
-        """Inductor's trials of vector instructions; before torch 2.5 compilations contain them.
-        From now on its settings are watched."""
+        """Try what Inductor tries (torch 2.5 and newer), and watch its settings from now on."""
         if self._device.type == "cpu" and self._mode != "none":
             with suppress(ImportError), inductors_own_folder():
                 from torch._inductor import cpu_vec_isa
 
                 cpu_vec_isa.valid_vec_isa_list()
         if self._compiles:
-            self._compiler.watch(self._mode)
+            self._compiler.watch(self._mode, self._shapes)
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`torch.matmul` and `conv2d`, cast or under autocast as in the case."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
@@ -23,6 +23,13 @@ _ENGINE, _STORING = "torch.autograd.graph", ("clone", "copy_", "new_empty_stride
 """What calls autograd's engine, and how that stores a gradient in the layout of its parameter."""
 _DISPATCHING = ("torch._compile", "torch._dynamo", "torch.utils")
 WHOLE = "yes"
+_OF_SHAPES: Mapping[str, Mapping[str, str]] = {
+    "automatic": {},
+    "static": {"automatic_dynamic_shapes": "False", "assume_static_by_default": "True"},
+    "dynamic": {"assume_static_by_default": "False"},
+}
+"""What `torch.compile(dynamic=...)` changes in Dynamo's settings while it compiles, by the setting
+`shapes`."""
 
 
 class CompilerSettings:
@@ -33,8 +40,9 @@ class CompilerSettings:
         self._found: set[str] = set()
         self._handler: Any = None
 
-    def watch(self, mode: str) -> None:
-        """Begin, before anything is compiled; Inductor's options of the `mode` are no change."""
+    def watch(self, mode: str, shapes: str) -> None:
+        """Begin, before anything is compiled. Inductor's options of the `mode`, and Dynamo's of the
+        `shapes`, are no change."""
         try:
             callback = import_module("torch._dynamo.callback")
         except ImportError:
@@ -42,6 +50,7 @@ class CompilerSettings:
         inductor = import_module("torch._inductor")
         usual = {} if mode == "none" else inductor.list_mode_options(mode)
         self._usual = {f"inductor.{name}": repr(value) for name, value in usual.items()}
+        self._usual |= {f"dynamo.{name}": value for name, value in _OF_SHAPES[shapes].items()}
         self._before = _list_settings()
         self._handler = callback.callback_handler
         callback.on_compile_start(self._compare)

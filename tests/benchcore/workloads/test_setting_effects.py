@@ -35,6 +35,7 @@ for job in jobs:
     case = spec.cases[job["case"]]
     arrays = spec.make_arrays(case, 7)
     runtime.initialise(device=device, precision="fp32_ieee", threads=1, settings=job["settings"])
+    runtime.try_compiler()
     try:
         bound = bind_program({**job, "device": device}, case, arrays)
         evidence = bound.prove(runtime.synchronise, runtime.release)
@@ -65,6 +66,7 @@ for job in jobs:
         "model": inspected.get("model"),
         "attention": effective.get("attention"),
         "xla_flags": effective.get("xla_flags"),
+        "while_compiling": runtime.switches().get("settings while compiling"),
     })
 print(json.dumps(found))
 """
@@ -251,6 +253,7 @@ def test_a_new_shape_is_compiled_unless_it_is_padded_or_dynamic(
     job = _job("recompile", f"tiny_infer{end}", framework, **settings)
     (found,) = _run(framework_environment(framework), [job])
     assert found["compiled"] == compiled, found
+    assert found["while_compiling"] == [], "a fair setting would be refused"
 
 
 _EXPORTED = """

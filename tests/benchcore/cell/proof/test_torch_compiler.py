@@ -30,7 +30,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Any:
         on_compile_start=handler.start_callbacks.append,
         on_compile_end=handler.end_callbacks.append,
     )
-    options = {"max-autotune": {"max_autotune": True}}
+    options = {"max-autotune": {"max_autotune": True}, "default": {}}
     _make_module(monkeypatch, "torch._inductor", list_mode_options=options.__getitem__)
     entries = dict.fromkeys(("epilogue_fusion", "max_autotune", "passes"))
     return _make_module(
@@ -48,7 +48,7 @@ def _compile() -> None:
 def test_a_setting_that_differs_while_torch_compiles_is_named(config: Any) -> None:
     settings = CompilerSettings()
     before = settings.list_switches()
-    settings.watch("max-autotune")
+    settings.watch("max-autotune", "automatic")
     config.max_autotune = True
     _compile()
     assert settings.list_switches() | before == settings.list_switches()
@@ -63,9 +63,33 @@ def test_a_setting_that_differs_while_torch_compiles_is_named(config: Any) -> No
     ]
 
 
+@pytest.mark.parametrize(
+    ("shapes", "found"),
+    [
+        ("automatic", ["dynamo.assume_static_by_default 'False'"]),
+        ("static", ["dynamo.assume_static_by_default 'False'"]),
+        ("dynamic", []),
+    ],
+)
+@pytest.mark.usefixtures("config")
+def test_only_the_shapes_that_the_arm_chose_may_change_settings_of_dynamo(
+    shapes: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.compile(dynamic=True)` changes this one while it compiles."""
+    entries = {"assume_static_by_default": None}
+    dynamo = _make_module(
+        monkeypatch, "torch._dynamo.config", _config=entries, assume_static_by_default=True
+    )
+    settings = CompilerSettings()
+    settings.watch("default", shapes)
+    dynamo.assume_static_by_default = False
+    _compile()
+    assert settings.list_switches()["settings while compiling"] == found
+
+
 def test_compilations_that_are_no_longer_seen_are_a_switch(config: Any) -> None:
     settings = CompilerSettings()
-    settings.watch("max-autotune")
+    settings.watch("max-autotune", "automatic")
     before = settings.list_switches()
     sys.modules["torch._dynamo.callback"].callback_handler.start_callbacks.clear()
     assert settings.list_switches() != before
