@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -127,13 +128,15 @@ _NUM_WITHIN = {
 def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compiled:
     """The optimised program, which is that of one of several devices. Their FLOPs are compared with
     those of the program before it was optimised, both by XLA's own cost analysis, which counts
-    arithmetic of every kind."""
+    arithmetic of every kind. XLA makes products over an axis of one number without a sum."""
     if compiled is None:
         return Compiled(dtypes=(), share=None, why="the workload has no compiled form of its step")
-    text = compiled.as_text() or ""
-    if devices > 1 and "manual_computation" in (lowered.as_text() or ""):
+    text, given = compiled.as_text() or "", lowered.as_text() or ""
+    if devices > 1 and "manual_computation" in given:
         devices = 1  # it was one device's program from the start
     before, after = (_read_flops(each.cost_analysis()) for each in (lowered, compiled))
+    if before:
+        before -= count_empty_sums(given)
     why = ""
     if "custom-call(" in text:
         why = "XLA's cost analysis does not count calls of libraries"
@@ -141,6 +144,28 @@ def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compil
         why = "XLA's cost analysis has no FLOPs of it"
     share = None if why or not before or after is None else devices * after / before
     return Compiled(dtypes=list_product_dtypes(text), share=share, why=why)
+
+
+_DOT_GENERAL = re.compile(
+    r"stablehlo\.dot_general .*contracting_dims = \[([\d, ]*)\] x .*"
+    r": \(tensor<([\dx]*x)\w+>, .*\) -> tensor<([\dx]*x)?\w+>"
+)
+
+
+def count_empty_sums(text: str) -> int:
+    """The additions that a program's products ask for and need not do: those that contract axes of
+    one number, such as a weight's gradient of one sample. `text` is StableHLO."""
+    total = 0
+    for axes, left, out in _DOT_GENERAL.findall(text):
+        sizes = _read_sizes(left)
+        if math.prod(sizes[int(axis)] for axis in axes.split(",") if axis.strip()) == 1:
+            total += math.prod(_read_sizes(out))
+    return total
+
+
+def _read_sizes(shape: str) -> list[int]:
+    """`8x1x` is [8, 1]."""
+    return [int(each) for each in shape.split("x") if each]
 
 
 def _read_flops(analysis: Any) -> float | None:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchcore.cell.explain.products import Asked, Compiled, describe_asked, join_dtypes, split
 
@@ -21,7 +21,8 @@ def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked
     Of what is compiled it needs torch 2.6 (`torch.compiler.set_stance`).
     """
     with run_as_written(torch):
-        return _count(torch, step, steps)
+        parts, counted = _list_products(torch, step, steps)
+    return describe_asked([(each.dtypes, each.flops) for each in parts], counted)
 
 
 def run_as_written(torch: Any) -> AbstractContextManager[object]:
@@ -73,22 +74,36 @@ def inspect_compiled(
 ) -> Compiled:
     """The step as it is timed, by the products that its compiled graphs let libraries compute.
 
-    Those in kernels that Inductor generates can't be seen: on a GPU, and after autotuning.
+    Those in kernels that Inductor generates can't be seen: on a GPU, after autotuning, and of
+    matrices with one row or column, which it writes as sums. So the share is of the others.
     """
     if mode == "none":
         return Compiled(dtypes=(), share=None, why="nothing is compiled")
-    found, asked = _count(torch, step).flops, count_asked(torch, step).flops
-    dtypes = {each for key in found for each in key.split("+")}
-    if on_gpu or "autotune" in mode:
+    found, _ = _list_products(torch, step)
+    with run_as_written(torch):
+        asked, _ = _list_products(torch, step)
+    dtypes = {each for product in found for each in product.dtypes.split("+")}
+    total = sum(each.flops for each in asked if not each.is_thin)
+    if on_gpu or "autotune" in mode or (asked and not total):
         why = "Inductor may compute products in kernels that it generates"
         return Compiled(dtypes=dtypes, share=None, why=why)
-    total = sum(asked.values())
-    return Compiled(dtypes=dtypes, share=sum(found.values()) / total if total else 1.0)
+    done = sum(each.flops for each in found if not each.is_thin)
+    return Compiled(dtypes=dtypes, share=done / total if total else 1.0)
 
 
-def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
-    """Count every product that torch's dispatcher is asked for while steps run."""
-    parts: list[tuple[str, int]] = []
+class _Product(NamedTuple):
+    """One product. `is_thin`: of matrices of which one has a single row or column."""
+
+    dtypes: str
+    flops: int
+    is_thin: bool
+
+
+def _list_products(
+    torch: Any, step: Callable[[], object], steps: int = 1
+) -> tuple[list[_Product], int]:
+    """Every product that torch's dispatcher is asked for while steps run, and how many ran."""
+    parts: list[_Product] = []
 
     class Counting(torch.utils._python_dispatch.TorchDispatchMode):
         @classmethod
@@ -119,8 +134,9 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
             out = func(*args, **given)
             shapes = [tuple(_part_here(each).shape) for each in operands]
             dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
+            is_thin = formula is _matrices and _has_vector(*shapes[:2])
             parts.extend(
-                (join_dtypes(dtypes), each)
+                _Product(join_dtypes(dtypes), each, is_thin)
                 for each in _take_apart(name, args, shapes, formula(args, shapes, out))
             )
             return out
@@ -130,7 +146,7 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Asked:
         with Counting():
             step()
         counted += 1
-    return describe_asked(parts, counted)
+    return parts, counted
 
 
 def _part_here(tensor: Any) -> Any:
@@ -173,6 +189,10 @@ def _matrices(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
     left, right = shapes[:2]
     columns = right[-1] if len(right) > 1 else 1
     return 2 * math.prod(left) * columns
+
+
+def _has_vector(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    return len(right) == 1 or 1 in (*left[-2:], right[-1])
 
 
 def _convolution(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:

@@ -20,7 +20,8 @@ FEWEST_KEPT = 0.9
 up to 0.3 % away; above 1 there is no bound, as a compiler may compute things twice (XLA's gradients
 of depthwise convolutions on a CPU: 3.9 and 6.6 times in tiny MobileNetV3 and EfficientNet). A case
 without products has no such bound, as XLA may know better formulas: of a cumulative sum of 4,096
-numbers it does 3 % of what it counts before."""
+numbers it does 3 % of what it counts before. Sums over one number are no work, and torch's share is
+of matrices with two rows and columns or more."""
 SHARED = "several devices share the step"
 """Why the values of a step are not followed."""
 MOST_NEEDLESS = {"jax": 0.04, "torch": 0.005}

@@ -67,6 +67,13 @@ whole = jax.jit(lambda a, b: (a @ b) @ b.T).lower(a, b)
 for name, f in (("kept", lambda a, b: (a @ b) @ b.T), ("left out", jnp.matmul)):
     compiled = inspect_compiled(whole, jax.jit(f).lower(a, b).compile())
     found[name] = {"dtypes": compiled.dtypes, "share": compiled.share}
+column, row = jnp.ones((5, 40, 1)), jnp.ones((5, 1, 50))
+def outer(column, row):
+    return column @ row
+lowered = jax.jit(outer).lower(column, row)
+found["vectors"] = {"share": inspect_compiled(lowered, lowered.compile()).share}
+half = jax.jit(lambda column, row: (column[:2] @ row[:2])).lower(column, row).compile()
+found["vectors left out"] = {"share": inspect_compiled(lowered, half).share}
 print(json.dumps(found))
 """
 _TORCH = """
@@ -119,6 +126,16 @@ for name, f in (("kept", fair), ("left out", compiled)):
     step()
     each = inspect_compiled(torch, step, "default", on_gpu=False)
     found[name] = {"dtypes": sorted(each.dtypes), "share": each.share}
+column, row = torch.ones(5, 40, 1), torch.ones(5, 1, 50)
+vectors = torch.compile(lambda a: column @ row)
+vectors(a)
+each = inspect_compiled(torch, lambda: vectors(a), "default", on_gpu=False)
+found["vectors"] = {"share": each.share, "why": each.why}
+beside = torch.compile(lambda a: (column @ row, a @ b if torch.compiler.is_compiling() else
+                                  a @ b @ b.T @ b))
+beside(a)
+each = inspect_compiled(torch, lambda: beside(a), "default", on_gpu=False)
+found["left out beside vectors"] = {"share": each.share}
 unseen = inspect_compiled(torch, lambda: fair(a), "max-autotune", on_gpu=False)
 found["unseen"] = {"share": unseen.share, "why": unseen.why}
 print(json.dumps(found))
@@ -175,6 +192,8 @@ def test_the_products_of_jaxs_steps_are_counted_exactly(
     assert found["kept"]["share"] == pytest.approx(1.0, abs=0.05)
     assert found["left out"]["share"] == pytest.approx(0.5, abs=0.05)
     assert found["kept"]["dtypes"] == ["float32"]
+    assert found["vectors"]["share"] == pytest.approx(1.0, abs=0.02)
+    assert found["vectors left out"]["share"] == pytest.approx(0.4, abs=0.02)
 
 
 @pytest.mark.provisions
@@ -203,8 +222,10 @@ def test_the_products_of_torchs_steps_are_counted_exactly(
         {"dtypes": ["float32"], "share": 1.0},
         {"dtypes": ["float32"], "share": 0.5},
     )
-    assert found["unseen"]["share"] is None
-    assert "kernels that it generates" in found["unseen"]["why"]
+    for name in ("unseen", "vectors"):
+        assert found[name]["share"] is None
+        assert "kernels that it generates" in found[name]["why"]
+    assert found["left out beside vectors"]["share"] == pytest.approx(1 / 3)
 
 
 _HLO = """
