@@ -17,7 +17,6 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.states import Completed, Failed
 
 from benchcore.errors import EnvironmentBuildError
-from benchcore.progress import ProgressLog
 from benchcore.running import duels, equivalence, shards
 from benchcore.running.duel_process import (
     ConductorFailedError,
@@ -26,6 +25,7 @@ from benchcore.running.duel_process import (
 )
 from benchcore.running.duels import find_duel
 from benchcore.running.plans import load_campaign, progress_log
+from benchcore.running.progress import ProgressLog
 from benchcore.running.shards import Shard, ShardReport
 from benchcore.running.slurm.own_job import OwnJob, find_own_job
 from benchcore.running.slurm.slots import pin_to_slot

@@ -29,9 +29,9 @@ from prefect.utilities.callables import parameter_schema
 
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan
-from benchcore.progress import ProgressLog
 from benchcore.running.duels import find_duel
 from benchcore.running.plans import load_campaign, progress_log
+from benchcore.running.progress import ProgressLog
 from benchcore.running.shards import (
     Shard,
     close_shard,

@@ -23,10 +23,10 @@ from benchcore.errors import EnvironmentBuildError
 from benchcore.planning import checkpoints, matrix
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.planning.snapshot import take_snapshot
-from benchcore.progress import ProgressLog
 from benchcore.protocol import EnvironmentRecord, SlurmJob, write_json
 from benchcore.running.duel_process import result_path, run_duel
 from benchcore.running.plans import campaign_folder, progress_log
+from benchcore.running.progress import ProgressLog
 from benchcore.running.sites import load_site
 from benchcore.state import State
 

@@ -25,8 +25,8 @@ from benchcore.planning.profiles import PROFILES, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
 from benchcore.planning.tuned import use_tuned
-from benchcore.progress import ProgressLog
 from benchcore.protocol import SCHEMA, DuelLimits
+from benchcore.running.progress import ProgressLog
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
 from benchcore.store.packs import unpack

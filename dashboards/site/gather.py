@@ -13,9 +13,9 @@ import pandas as pd
 from benchcore.errors import UserError
 from benchcore.names import FRAMEWORKS
 from benchcore.planning.matrix import Plan
-from benchcore.progress import ProgressReader
 from benchcore.protocol import COMPARED
 from benchcore.running.plans import Kind, load_campaign, name_kind, progress_log
+from benchcore.running.progress import ProgressReader
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.frames.contenders import contender_frame

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning.snapshot import take_snapshot
-from benchcore.progress import ProgressReader
 from benchcore.running.duels import provision_release
 from benchcore.running.plans import progress_log, save_campaign
+from benchcore.running.progress import ProgressReader
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from flows.chaos.environment_faults import ENVIRONMENT_FAULTS

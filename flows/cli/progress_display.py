@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, PlannedDuel
-from benchcore.progress import ProgressReader
+from benchcore.running.progress import ProgressReader
 
 _POLL_S = 0.25
 

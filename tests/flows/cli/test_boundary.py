@@ -12,7 +12,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from benchcore.errors import CampaignIncompleteError, DamagedFileError, UserError
-from benchcore.progress import ProgressLog, ProgressReader
+from benchcore.running.progress import ProgressLog, ProgressReader
 from flows.cli.boundary import explain_failure, take_debug
 
 

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from benchcore.planning.matrix import Plan, PlannedContender, PlannedDuel, load_plan
-from benchcore.progress import ProgressLog, ProgressReader
 from benchcore.protocol import DuelLimits
+from benchcore.running.progress import ProgressLog, ProgressReader
 from flows.cli.progress_display import Forecast, describe_now, follow_campaign, format_left
 
 
