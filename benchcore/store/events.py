@@ -15,7 +15,7 @@ from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.event_changes import BY_ITSELF, LONGEST_NAME, add_change, check_text
-from benchcore.store.models import EventChange, EventRow, SuspicionRow
+from benchcore.store.models import DuelRun, EventChange, EventRow, SuspicionRow
 from benchcore.store.series import series_key
 from benchcore.store.suspicions import changed_conditions
 from benchcore.verdict.confirmation.decide import Finding
@@ -136,8 +136,8 @@ def list_events(engine: Engine) -> list[dict[str, Any]]:
 
 
 def show_event(engine: Engine, event: int) -> dict[str, Any]:
-    """One event with its history, what was found, and the conditions that changed with it. Raises
-    UserError if there is none."""
+    """One event with its device's model, its history, what was found, and the conditions that
+    changed with it. Raises UserError if there is none."""
     with Session(engine) as session:
         found = _get(session, event)
         row = session.get_one(SuspicionRow, found.suspicion)
@@ -147,6 +147,7 @@ def show_event(engine: Engine, event: int) -> dict[str, Any]:
         )
         return {
             **_describe(found, row),
+            "device_model": session.get_one(DuelRun, row.after_run).device_model,
             "finding": row.finding,
             "conditions": [dataclasses.asdict(each) for each in changed_conditions(row, known)],
             "history": [

@@ -16,26 +16,24 @@ from flows.cli.options import option
 from flows.cli.printing import OUT, print_json, print_line, print_rows
 
 events = typer.Typer(
-    help="List confirmed changes; show or annotate one.",
+    help="List confirmed changes; show, acknowledge or annotate one.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 
 _EventArgument = Annotated[int, options.argument("EVENT", "Id of the event.")]
-_ByOption = Annotated[str, option("--by", "NAME", "Record who decided.")]
 _AS = (
     "Set investigating, infrastructure, invalid, duplicate, accepted, fixed, wont_fix or "
     "improvement."
 )
-_NoteOption = Annotated[str, option("--note", "TEXT", "Record why.")]
 
 
 @events.callback()
 def list_all(
     context: typer.Context, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
-    """List confirmed changes; show or annotate one."""
+    """List confirmed changes; show, acknowledge or annotate one."""
     if context.invoked_subcommand is not None:
         return
     rows = list_events(_open(state))
@@ -65,7 +63,7 @@ def show(
         f"The ratio changed by {_move(found)}. Culprit: {found['culprit']}. Found: "
         f"{found['reason']}."
     )
-    print_line(f"Owner: {found['owner'] or 'none'}. Fingerprint of the device: {found['device']}.")
+    print_line(f"Owner: {found['owner'] or 'none'}. Device: {found['device_model']}.")
     candidates = (found["finding"] or {}).get("candidates", [])
     if candidates:
         columns = ("side", "kind", "name", "old", "new")
@@ -79,8 +77,8 @@ def show(
 def acknowledge(
     event: _EventArgument,
     to: Annotated[str, option("--as", "STATE", _AS)],
-    by: _ByOption,
-    note: _NoteOption = "",
+    by: Annotated[str, option("--by", "NAME", "Record who decided.")],
+    note: Annotated[str, option("--note", "TEXT", "Record why.")] = "",
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -94,8 +92,8 @@ def acknowledge(
 @events.command()
 def annotate(
     event: _EventArgument,
-    by: _ByOption,
-    note: _NoteOption = "",
+    by: Annotated[str, option("--by", "NAME", "Record who wrote this.")],
+    note: Annotated[str, option("--note", "TEXT", "Add this note.")] = "",
     owner: Annotated[str | None, option("--owner", "NAME", "Assign the event.")] = None,
     state: options.State = options.STATE,
     as_json: options.Json = False,

@@ -79,7 +79,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "Measure suspicions again with fresh starts, and name the framework that changed.",
         ),
         ("bisect", "Find the version that changed a case, with --dependencies the package, too."),
-        ("events", "List confirmed changes; show or annotate one."),
+        ("events", "List confirmed changes; show, acknowledge or annotate one."),
     ),
     "Serve": (
         ("up", "Start Prefect's server, a worker, the deployments and the dashboard.", "server.up"),

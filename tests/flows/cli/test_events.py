@@ -140,7 +140,7 @@ def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None
     assert document["event"]["state"] == "accepted"
     assert "Event 1, accepted: mlp tiny: jax-jit against torch-compile" in shown
     for text in (
-        "Owner: bob",
+        "Owner: bob. Device: Some CPU.",
         "triton?",
         "by design",
         "3.6",
