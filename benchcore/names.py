@@ -1,4 +1,5 @@
-"""Names for people: of frameworks, arms, workloads and cases, on pages and in alerts."""
+"""Names and percentages for people: of frameworks, arms, workloads and cases; in text, on pages and
+in alerts."""
 
 from __future__ import annotations
 
@@ -181,3 +182,23 @@ def _join_names(row: Mapping[str, Any], batch: str = "") -> str:
         f"{track} track" if is_other else "",
     )
     return ", ".join(part for part in parts if part)
+
+
+def format_percent(share: float, decimals: int = 0) -> str:
+    """`61 %` of 0.61."""
+    return f"{100 * share:.{decimals}f} %"
+
+
+def format_signed(change: float) -> str:
+    """`+5.1 %` of 0.051."""
+    return f"{100 * change:+.1f} %"
+
+
+def format_ends(low: float, high: float) -> str:
+    """`+4.1 to +6.2 %` of an interval of relative changes."""
+    return f"{100 * low:+.1f} to {format_signed(high)}"
+
+
+def format_move(change: float, low: float, high: float) -> str:
+    """`+5.1 % (+4.1 to +6.2 %)` of a relative change and its interval."""
+    return f"{format_signed(change)} ({format_ends(low, high)})"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchcore.names import format_percent
 from dashboards.formatting import describe_verdict, format_ns, format_relative
 
 _ENDS = {
@@ -95,7 +96,8 @@ def format_physics(found: Mapping[str, Any]) -> str:
     shares = [found[side]["limit_share"] for side in ("a", "b")]
     if None in shares:
         return "Physics: not judged, as a step or the ceilings of this device were not measured."
-    return f"Physics: the fastest step reaches {max(shares):.0%} of what the device allows."
+    most = format_percent(max(shares))
+    return f"Physics: the fastest step reaches {most} of what the device allows."
 
 
 def format_agreement(found: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchcore.names import format_percent
 from dashboards.formatting import (
     case_label,
     format_energy,
@@ -32,7 +33,7 @@ def list_epochs(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
             "rate": format_rate(row["examples_per_s"]),
             "wait": format_share(row["wait_share"], 1.0),
             "loss": f"{row['loss']:.3f}",
-            "accuracy": f"{100 * row['accuracy']:.1f} % of {int(row['num_val'])}",
+            "accuracy": f"{format_percent(row['accuracy'], 1)} of {int(row['num_val'])}",
             "validation": format_seconds(row["validation_ns"] / 1e9),
             "energy": format_energy(row["gross_mj"]),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.names import format_percent, format_signed
 from dashboards.formatting import format_count
 
 _MEANING = {
@@ -31,7 +32,9 @@ def list_rates(found: Mapping[str, Any]) -> list[dict[str, str]]:
 def _format_share(row: Mapping[str, Any]) -> str:
     if row["share"] is None:
         return "unknown"
-    return f"{row['share']:.0%} ({row['low']:.0%} to {row['high']:.0%})"
+    return (
+        f"{format_percent(row['share'])} ({100 * row['low']:.0f} to {format_percent(row['high'])})"
+    )
 
 
 def _note(row: Mapping[str, Any], fewest: int) -> str:
@@ -52,7 +55,7 @@ def list_smallest(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _format_smallest(row: Mapping[str, Any]) -> str:
-    return "too few starts" if row["smallest"] is None else f"{100 * row['smallest']:.1f} %"
+    return "too few starts" if row["smallest"] is None else format_percent(row["smallest"], 1)
 
 
 def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -63,7 +66,7 @@ def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
             "truth": "no change"
             if row["slowed"] is None
             else f"{row['slowed']} does {row['percent']} % more work",
-            "measured": "" if row["measured"] is None else f"{row['measured']:+.1%}",
+            "measured": "" if row["measured"] is None else format_signed(row["measured"]),
             "starts": str(row["starts"]),
             "outcome": row["outcome"],
             "culprit": row["culprit"] or "",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchcore.names import contender_label
+from benchcore.names import contender_label, format_percent
 from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import Metric, Unit
 from benchcore.verdict.samples import swap_sides
@@ -261,7 +261,7 @@ def format_share(part: float | None, whole: float | None) -> str:
     """`61 %`."""
     if part is None or whole is None or is_missing(part) or is_missing(whole) or whole <= 0:
         return NOT_MEASURED
-    return f"{100 * part / whole:.0f} %"
+    return format_percent(part / whole)
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

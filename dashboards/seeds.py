@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.names import format_percent
 from dashboards.formatting import describe_verdict, format_count, format_seconds
 
 SIDES = ("a", "b")
@@ -37,7 +38,7 @@ def _describe(training: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return format_percent(share, 1)
 
 
 def format_time(found: Mapping[str, Any], a: str, b: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from benchcore.names import name_model
+from benchcore.names import format_percent, name_model
 from dashboards.forest_chart import COLORS
 from dashboards.formatting import (
     NOT_MEASURED,
@@ -122,8 +122,8 @@ def _format_efficiency(side: Mapping[str, Any]) -> str:
     if share is None:
         return ""
     if low is None or high is None:
-        return f"{100 * share:.0f} % (no interval)"
-    return f"{100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
+        return f"{format_percent(share)} (no interval)"
+    return f"{format_percent(share)} ({100 * low:.0f} to {format_percent(high)})"
 
 
 def _format_memory(side: Mapping[str, Any]) -> str:

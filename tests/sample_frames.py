@@ -394,7 +394,7 @@ def _profiles() -> list[dict[str, object]]:
             "num_kernels": 43.0,
             "host_syncs": 0.0,
             "copied_bytes": 0.0,
-            "longest": "ynn_fusion.2 [dot] 41%; dot.1 12%",
+            "longest": "ynn_fusion.2 [dot] 41 %; dot.1 12 %",
         }
         for row in ran
     ]
@@ -409,7 +409,7 @@ def _bottlenecks() -> list[dict[str, object]]:
             "ridge": 20.4,
             "host_share": 0.08,
             "bottleneck": "undecided" if row["workload"] == "noop" else "compute",
-            "reason": "of a step: 61% arithmetic at the compute ceiling, 8% outside kernels",
+            "reason": "of a step: 61 % arithmetic at the compute ceiling, 8 % outside kernels",
             "advice": "compute-bound: a lower precision (TF32, bf16) where the device has it",
         }
         for row in ran

@@ -14,6 +14,7 @@ from benchcore.environments.version_requests import Release, parse_request, reso
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.rounds import Measurer
+from benchcore.names import format_percent
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.fair_settings import Candidate
 from benchcore.planning.matrix import Plan, PlannedDuel, check_profile, make_plan
@@ -116,7 +117,8 @@ class TuneRounds:
         won = counts and low is not None and low > 1 + least_gain
         lost = failure or (row["reason"] if row else "it has no ratio")
         if counts:
-            lost = f"a gain of {least_gain:.1%} is not shown" if least_gain else "no gain is shown"
+            gain = f"a gain of {format_percent(least_gain, 1)}"
+            lost = f"{gain} is not shown" if least_gain else "no gain is shown"
         return Tried(
             change=candidate.change,
             against=candidate.best,

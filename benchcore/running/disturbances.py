@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
 from benchcore.cell.measure.host import TelemetrySampler
+from benchcore.names import format_percent
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.duel_process import result_path
@@ -52,7 +53,7 @@ def wait_for_quiet(
     seconds at most. Reports the load while it is higher; returns whether the machine is quiet."""
     waited = 0.0
     while (share := read()) is not None and share > MAX_FOREIGN_CPU_SHARE:
-        busy = f"the machine is busy: others use {share:.0%} of its CPUs"
+        busy = f"the machine is busy: others use {format_percent(share)} of its CPUs"
         busy += f" (load {os.getloadavg()[0]:.1f})"
         if waited >= limit_s:
             after = f" after {waited:.0f} s" if waited else ""

@@ -10,6 +10,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from benchcore.names import format_percent
+
 Verdict = Literal["same", "different", "unknown"]
 Preference = Literal["same", "different", "relevant"]
 """Which verdict wins if samples show a difference too small to matter.
@@ -111,14 +113,13 @@ def judge_samples(
     is_different = abs(mean) - half > least
     is_same = abs(mean) + one_sided <= bound
     verdict: Verdict = "unknown"
-    reason = (
-        f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to distinguish a "
-        f"difference of {equivalence_bound:.1%} from none"
-    )
+    width = format_percent(math.expm1(min(half, _LARGEST_LOG)), 1)
+    shown = format_percent(equivalence_bound, 1)
+    reason = f"95 % interval ±{width} is too wide to distinguish a difference of {shown} from none"
     if is_same and not (is_different and prefer == "different"):
-        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
+        verdict, reason = "same", f"90 % interval lies within ±{shown}"
     elif is_different:
-        excluded = f"±{equivalence_bound:.1%}" if least else "equality"
+        excluded = f"±{shown}" if least else "equality"
         verdict, reason = "different", f"95 % interval excludes {excluded}"
     return Judgement(
         verdict=verdict,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from benchcore.names import format_percent
 from benchcore.state import State
 from benchcore.store.records import Severity
 from dashboards import error_rates
@@ -153,7 +154,7 @@ def _void_section(nights: Sequence[Mapping[str, Any]]) -> Block:
         {
             "cause": cause,
             "pairs": count,
-            "share": blocks.number(f"{100 * count / total:.1f} %", count / total),
+            "share": blocks.number(format_percent(count / total, 1), count / total),
             "last": blocks.link(last[cause]["at"][:10], f"{last[cause]['name']}/index.html#voids"),
         }
         for cause, count in causes.most_common()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
+from benchcore.names import format_ends, format_percent, format_signed
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.metrics import TRACKED, find_tracked
@@ -59,13 +60,13 @@ def _format(row: Mapping[str, Any]) -> dict[str, str | None]:
     """A row of the table."""
     certificate = row["certificate"]
     if certificate == "unchanged" and row["bound"] >= _SHOWN_BOUND:
-        certificate = f"unchanged within ±{row['bound']:.1%}"
+        certificate = f"unchanged within ±{format_percent(row['bound'], 1)}"
     return {
         "case": case_of(row),
         "arm": row["a_arm"],
         "metric": row["noun"],
         "certificate": certificate,
-        "better by": None if row["change"] is None else f"{row['change']:+.1%}",
-        "95 %": None if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
+        "better by": None if row["change"] is None else format_signed(row["change"]),
+        "95 %": None if row["low"] is None else format_ends(row["low"], row["high"]),
         "samples": str(row["num_samples"]),
     }

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchcore.names import format_move, format_signed
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, list_events, move_event, show_event
@@ -120,7 +121,6 @@ def _open(state: Path) -> Engine:
 def _move(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
         return "an unknown amount"
-    middle = f"{row['ratio'] - 1:+.1%}"
     if row["low"] is None or row["high"] is None:
-        return middle
-    return f"{middle} ({row['low'] - 1:+.1%} to {row['high'] - 1:+.1%})"
+        return format_signed(row["ratio"] - 1)
+    return format_move(*(row[name] - 1 for name in ("ratio", "low", "high")))

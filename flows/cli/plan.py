@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchcore.errors import UserError
+from benchcore.names import format_percent
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
@@ -32,8 +33,8 @@ def _parse_change(given: str) -> float:
         change = math.nan
     if not _LEAST <= change <= _MOST:
         raise UserError(
-            f"wanted a change from 0.01% to 100% after --detect, got {given!r:.100}; write 2 % as "
-            "0.02 or 2%"
+            f"wanted a change from 0.01 % to 100 % after --detect, got {given!r:.100}; write 2 % "
+            "as 0.02 or 2%"
         )
     return change
 
@@ -100,12 +101,12 @@ def _print_starts(found: list[StartsNeeded], change: float, as_json: bool) -> No
             "case": f"{each.workload} {each.case}",
             "pair": each.pair,
             "nights": str(each.num_nights),
-            "spread": "-" if each.spread is None else f"{each.spread.starts:.2%}",
+            "spread": "-" if each.spread is None else format_percent(each.spread.starts, 2),
             "starts": "-" if each.starts is None else str(each.starts),
             "minutes": "-" if each.minutes is None else f"{each.minutes:.0f}",
             "remark": each.reason,
         }
         for each in found
     ]
-    title = f"Starts that show a change of {change:.1%} with a power of 95 %"
+    title = f"Starts that show a change of {format_percent(change, 1)} with a power of 95 %"
     print_rows(rows, tuple(rows[0]), title=title)

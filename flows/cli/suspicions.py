@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchcore.names import format_ends, format_signed
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.history_documents import save_history
@@ -44,7 +45,7 @@ def suspicions(
             {
                 **row,
                 "metric": row["heading"],
-                "move": f"{row['ratio'] - 1:+.1%}",
+                "move": format_signed(row["ratio"] - 1),
                 "95 %": _interval(row),
             }
             for row in rows
@@ -71,4 +72,4 @@ def _interval(row: dict[str, object]) -> str | None:
     low, high = row["low"], row["high"]
     if not isinstance(low, float) or not isinstance(high, float):
         return None
-    return f"{low - 1:+.1%} to {high - 1:+.1%}"
+    return format_ends(low - 1, high - 1)

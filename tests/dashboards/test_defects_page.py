@@ -58,9 +58,9 @@ def test_the_page_lists_every_error_with_its_number_and_its_guard() -> None:
 
 
 def test_a_disturbed_machine_is_reported_before_any_number() -> None:
-    page = render_study(_make_study(disturbed="70% of the CPUs used by other processes"))
+    page = render_study(_make_study(disturbed="70 % of the CPUs used by other processes"))
     assert (
-        0 < page.index("70% of the CPUs used by other processes") < page.index("2.0x (1.9 to 2.1)")
+        0 < page.index("70 % of the CPUs used by other processes") < page.index("2.0x (1.9 to 2.1)")
     )
 
 

@@ -100,7 +100,7 @@ def test_the_shared_weights_are_named(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_the_bottleneck_of_each_side_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shares = {"compute_share": 0.6, "bandwidth_share": None, "host_share": 0.08}
-    words = {"bottleneck": "sync", "reason": "[of] a step: 60%", "advice": "less arithmetic"}
+    words = {"bottleneck": "sync", "reason": "[of] a step: 60 %", "advice": "less arithmetic"}
     row = {"case": "mlp tiny", "name": "jax-jit", "intensity": 91.34, "ridge": 20.0}
     printed = _print(capsys, _found(why=[{**row, **shares, **words}]))
     for text in ("sync", "91.3 (20)", "60 %", "8 %", "not measured", "[of] a step", "less arit"):
@@ -149,7 +149,7 @@ def test_a_missing_roofline_check_is_reported() -> None:
     for side, share in (("a", 0.0), ("b", 0.4)):
         found = {**found, side: {**found[side], "limit_share": share}}
     assert (
-        format_physics(found) == "Physics: the fastest step reaches 40% of what the device allows."
+        format_physics(found) == "Physics: the fastest step reaches 40 % of what the device allows."
     )
 
 

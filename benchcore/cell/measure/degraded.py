@@ -77,7 +77,7 @@ def _why(telemetry: Mapping[str, Any], median_mhz: float | None) -> str:
     ):
         share = telemetry.get(key)
         if share is not None and share > most:
-            found.append(f"{share:.0%} {text} (at most {most:.0%})")
+            found.append(f"{100 * share:.0f} % {text} (at most {100 * most:.0f} %)")
     if telemetry["foreign_processes"]:
         found.append(f"{telemetry['foreign_processes']} foreign processes on the GPU")
     if telemetry.get("thawed_contenders"):

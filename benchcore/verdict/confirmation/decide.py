@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from benchcore.names import format_move, format_signed
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.confirmation.machine_check import (
     MachineCheck,
@@ -281,8 +282,8 @@ def _attribute(
 
 
 def _describe_steps(history: HistoryLevels) -> str:
-    """`, in 2 steps: +4.9% on 2026-01-21 and +4.7% on 2026-01-25`; "" if it came in one."""
-    named = [f"{math.expm1(size):+.1%} on {at:%Y-%m-%d}" for at, size in history.steps]
+    """`, in 2 steps: +4.9 % on 2026-01-21 and +4.7 % on 2026-01-25`; "" if it came in one."""
+    named = [f"{format_signed(math.expm1(size))} on {at:%Y-%m-%d}" for at, size in history.steps]
     return f", in {len(named)} steps: {' and '.join(named)}" if named else ""
 
 
@@ -298,9 +299,10 @@ def _describe_rest(judged: Finding, history: HistoryLevels) -> str:
     error = CERTAIN * spread * math.sqrt(shares) + (change.high - change.low) / 2
     if history.num_after < LASTING_NIGHTS or abs(rest) <= error + math.log1p(history.scale.bound):
         return ""
+    moved_by, unexplained = (format_signed(math.expm1(each)) for each in (moved, rest))
     return (
-        f"in the nights the ratio moved by {math.expm1(moved):+.1%}, and these starts do not "
-        f"explain {math.expm1(rest):+.1%} of it"
+        f"in the nights the ratio moved by {moved_by}, and these starts do not "
+        f"explain {unexplained} of it"
     )
 
 
@@ -354,5 +356,4 @@ def _moved(effect: Judgement | None, alpha: float) -> bool:
 def _format_change(effect: Judgement | None) -> str:
     assert effect is not None and effect.log_ratio is not None
     assert effect.low is not None and effect.high is not None
-    middle, low, high = (math.expm1(each) for each in (effect.log_ratio, effect.low, effect.high))
-    return f"{middle:+.1%} ({low:+.1%} to {high:+.1%})"
+    return format_move(*map(math.expm1, (effect.log_ratio, effect.low, effect.high)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.names import format_percent
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS
 from benchcore.verdict.samples import ALPHA, Judgement, Verdict, t_quantile, t_tail
@@ -100,11 +101,11 @@ def _judge(times: np.ndarray, fastest: np.ndarray, bound: float, alpha: float) -
         half = float(interval.high - interval.low) / 2
     most = math.log1p(bound)
     if middle - half > most:
-        verdict, reason = "different", f"the interval lies above {bound:.0%}"
+        verdict, reason = "different", f"the interval lies above {format_percent(bound)}"
     elif middle + half < most:
-        verdict, reason = "same", f"the interval lies below {bound:.0%}"
+        verdict, reason = "same", f"the interval lies below {format_percent(bound)}"
     else:
-        verdict, reason = "unknown", f"the interval includes {bound:.0%}"
+        verdict, reason = "unknown", f"the interval includes {format_percent(bound)}"
     return Judgement(
         verdict=verdict, log_ratio=middle, low=middle - half, high=middle + half, reason=reason
     )
@@ -176,7 +177,7 @@ def judge_machine_level(
     rest = moved + _find_own(change) - (change.log_ratio or 0.0 if change else 0.0)
     clears = abs(moved) - half > least and min(abs(moved), abs(rest)) > math.log1p(scale.bound)
     verdict: Verdict = "unknown"
-    reason = f"the nights before spread by {math.expm1(history.spread):.1%}"
+    reason = f"the nights before spread by {format_percent(math.expm1(history.spread), 1)}"
     if abs(moved) <= least or (clears and not agrees):
         verdict, reason = "same", "as it was before"
     elif clears and (moved * left < 0 or abs(left) <= least):
@@ -186,7 +187,8 @@ def judge_machine_level(
     elif clears and history.num_after <= _LONGER * history.longest_spell:
         reason = f"a spell of {history.longest_spell} nights there ended before"
     elif clears:
-        verdict, reason = "different", f"beyond {scale.smallest:.0%} from the nights before"
+        least_shown = format_percent(scale.smallest)
+        verdict, reason = "different", f"beyond {least_shown} from the nights before"
     return Judgement(
         verdict=verdict, log_ratio=moved, low=moved - half, high=moved + half, p=p, reason=reason
     )

@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from benchcore.names import format_percent
+
 Class = Literal["compute", "memory", "launch", "host-input", "sync", "undecided"]
 
 DECISIVE_SHARE = 0.5
@@ -148,7 +150,7 @@ _CAUSES: Mapping[Class, str] = {
 
 def _describe_shares(kind: Class, step: StepMeasurements, shares: Mapping[Class, float]) -> str:
     """Each cause's share, and what is unknown of the rest."""
-    shown = [_CAUSES[cause].format(share=f"{share:.0%}") for cause, share in shares.items()]
+    shown = [_CAUSES[cause].format(share=format_percent(share)) for cause, share in shares.items()]
     parts = [f"of a step: {', '.join(shown)}"] if shown else []
     if _has_short_kernels(step):
         assert step.num_kernels and step.kernel_ns is not None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchcore.names import format_percent
 from benchcore.verdict.samples import t_quantile
 
 _SCALAR_BYTES = 8
@@ -67,7 +68,9 @@ def list_kernels(profile: Mapping[str, Any], most: int) -> list[str]:
     """The longest kernels with their share of all kernel time: `dot.1 41 %`."""
     total = profile["kernel_ns"]
     return [
-        f"{each['name']} {each['ns'] / total:.0%}" for each in profile["kernels"][:most] if total
+        f"{each['name']} {format_percent(each['ns'] / total)}"
+        for each in profile["kernels"][:most]
+        if total
     ]
 
 

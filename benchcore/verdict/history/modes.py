@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.names import format_percent
+
 _FEWEST_NIGHTS = 20
 _LEAST_SHARE = 0.12
 """A smaller mode is a few outliers."""
@@ -70,7 +72,7 @@ def find_modes(residuals: np.ndarray) -> Modes | None:
 def describe_modes(found: Modes) -> str:
     """One sentence, with the likely causes."""
     return (
-        f"nights alternate between two levels: {found.share:.0%} of nights are "
-        f"{found.ratio - 1:.1%} above the others. Likely causes: two kinds of nodes, or a random "
-        "choice at each start. A single night means little here"
+        f"nights alternate between two levels: {format_percent(found.share)} of nights are "
+        f"{format_percent(found.ratio - 1, 1)} above the others. Likely causes: two kinds of "
+        "nodes, or a random choice at each start. A single night means little here"
     )

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchcore.errors import UserError
+from benchcore.names import format_move
 from benchcore.protocol import Role, name_case
 from benchcore.verdict.history.conditions import ConditionChange, Conditions, describe_changes
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
@@ -130,8 +131,7 @@ class Bridge:
             return f"{changed} is not bridged: {self.reason}"
         middle, low, high = map(math.expm1, (self.log_ratio, self.low, self.high))
         effect = "is bridged" if self.applied else "shows no effect that matters"
-        move = f"{middle:+.1%} ({low:+.1%} to {high:+.1%})"
-        return f"{changed} {effect}: {move} between the same environments"
+        return f"{changed} {effect}: {format_move(middle, low, high)} between the same environments"
 
 
 @dataclass(frozen=True, kw_only=True)

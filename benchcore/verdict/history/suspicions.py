@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from benchcore.names import format_percent, format_signed
 from benchcore.verdict.history.conditions import (
     ConditionChange,
     describe_changes,
@@ -121,8 +122,8 @@ def _suspect_shift(series: Series, shift: Shift) -> Suspicion:
 
 def _place_growth(series: Series, grown: Growth, trigger: Trigger, verb: str) -> Suspicion:
     confirmed = next(n for n in series.nights if n.number >= grown.of.after)
-    reason = f"the level {verb} by {grown.later - 1:+.1%} since the confirmed change of "
-    reason += f"{confirmed.at:%Y-%m-%d}: {grown.ratio - 1:+.1%} in all"
+    reason = f"the level {verb} by {format_signed(grown.later - 1)} since the confirmed change of "
+    reason += f"{confirmed.at:%Y-%m-%d}: {format_signed(grown.ratio - 1)} in all"
     placed = _place(series, max(1, grown.since), trigger, grown.ratio, reason)
     return replace(
         placed,
@@ -285,7 +286,7 @@ def _suspect_changes(
         error = spread * math.sqrt(1 / len(old) + 1 / len(new))
         released = _name_change(series.nights[row - 1], series.nights[row])
         reason = f"{released or describe_changes(conditions[row])} came with a change of "
-        reason += f"{math.expm1(move):+.1%}"
+        reason += format_signed(math.expm1(move))
         if abs(move) < max(
             series.scale.version_move, t_quantile(1 - VERSION_ALPHA / 2, len(old) - 1) * error
         ):
@@ -293,7 +294,9 @@ def _suspect_changes(
             is_due = released and series.key.metric == STEP_TIME and len(new) >= LASTING_NIGHTS
             if not is_due or hidden < series.scale.drift:
                 continue
-            reason += f"; these nights don't exclude {math.expm1(series.scale.drift):.0%}"
+            reason += (
+                f"; these nights don't exclude {format_percent(math.expm1(series.scale.drift))}"
+            )
         trigger = "version" if released else "condition"
         found.append(_place(series, row, trigger, math.exp(move), reason))
     return found
@@ -337,7 +340,7 @@ def _suspect_drift(
         since=series.nights[index],
         after=series.nights[-1],
         ratio=math.exp(move),
-        reason=f"the level drifted by {math.expm1(move):+.1%} since {anchor}",
+        reason=f"the level drifted by {format_signed(math.expm1(move))} since {anchor}",
     )
     return [drifted]
 

@@ -221,7 +221,7 @@ def test_a_constantly_disturbed_machine_is_reported_and_still_shows_directions(
         for block in (block for start in each["starts"] for block in start["blocks"]):
             block["telemetry"] |= {"foreign_cpu_share": 0.7}
     found = _study(tmp_path, document)
-    assert "70% of the CPUs used by other processes" in found["disturbed"]
+    assert "70 % of the CPUs used by other processes" in found["disturbed"]
     assert _switch(found, "torch-eager")["speedup"] == pytest.approx(4)
     assert _study(tmp_path / "quiet", make_study())["disturbed"] is None
 

@@ -62,9 +62,9 @@ def _write(change: Judgement, **found: Any) -> str:
         ),
         (
             SLOWER,
-            {"culprit": "b", "b": SLOWER, "rest": "in the nights the ratio moved by +10.0%"},
+            {"culprit": "b", "b": SLOWER, "rest": "in the nights the ratio moved by +10.0 %"},
             "rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than 2.14.0; in the nights the "
-            "ratio moved by +10.0%.",
+            "ratio moved by +10.0 %.",
         ),
         (
             _moved(1.092, 1.06, 2.5),

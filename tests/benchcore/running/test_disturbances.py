@@ -218,7 +218,7 @@ def test_a_quiet_machine_is_not_mentioned() -> None:
 def test_a_busy_machine_is_waited_for() -> None:
     quiet, reports, pauses = _wait([0.6, 0.38, 0.05], 600)
     assert quiet and pauses == [10, 10]
-    assert reports[0].startswith("the machine is busy: others use 60% of its CPUs (load ")
+    assert reports[0].startswith("the machine is busy: others use 60 % of its CPUs (load ")
     assert reports[1].endswith("; waiting for at most 590 s more")
 
 

@@ -94,7 +94,7 @@ def test_a_series_goes_on_across_a_new_driver_whose_suspicion_says_what_it_moved
     assert found["conditions"] == [{"name": "driver", "old": "570.1", "new": "580.2"}]
     assert (found["trigger"], found["since_run"]) == ("bridge", f"{16:016x}")
     assert found["ratio"] == pytest.approx(math.exp(0.06), abs=0.01)
-    assert found["reason"].startswith("driver 570.1 to 580.2 on 2026-01-17 is bridged: +5.9% (")
+    assert found["reason"].startswith("driver 570.1 to 580.2 on 2026-01-17 is bridged: +5.9 % (")
     assert np.log(series.values[16:]).mean() == pytest.approx(0.2, abs=0.005)
     levels = read_suspicion(engine, found["id"]).levels
     assert levels.before == pytest.approx(0.2, abs=0.005)

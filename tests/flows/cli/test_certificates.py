@@ -49,8 +49,8 @@ def test_each_release_has_its_certificate_from_all_starts_of_all_nights(tmp_path
     assert (jax["b_version"], jax["a_version"]) == ("0.8.2", "0.9.0")
     assert (torch["certificate"], torch["change"]) == ("better", pytest.approx(0.2))
     printed = " ".join(_print(tmp_path).split())
-    assert "unchanged within ±2.0%" in printed and "0.8.2 to 0.9.0" in printed
-    assert "+20.0%" in printed
+    assert "unchanged within ±2.0 %" in printed and "0.8.2 to 0.9.0" in printed
+    assert "+20.0 %" in printed
 
 
 def test_every_metric_of_a_release_has_its_certificate(tmp_path: Path) -> None:

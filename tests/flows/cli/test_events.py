@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
         level=0.25,
         verdict="confirmed",
         culprit="b",
-        reason="the step time changed in torch by +5.1% (+4.1% to +6.2%)",
+        reason="the step time changed in torch by +5.1 % (+4.1 to +6.2 %)",
     )
     names = {"a": "jax", "b": "torch"}
     alert = {"text": "caused by torch: <b>", "details": {"culprit": "torch"}}
@@ -129,7 +129,7 @@ def _read_history(root: Path) -> dict[str, Any]:
 
 def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None:
     printed = _run_events(root)
-    assert "untriaged" in printed and "torch" in printed and "+5.1% (+4.1% to +6.2%)" in printed
+    assert "untriaged" in printed and "torch" in printed and "+5.1 % (+4.1 to +6.2 %)" in printed
     _run_events(root, "annotate", "1", "--by", "ann", "--note", "triton?", "--owner", "bob")
     assert "event 1 is accepted" in _run_events(
         root, "acknowledge", "1", "--as", "accepted", "--by", "bob", "--note", "by design"
@@ -179,12 +179,12 @@ def test_looks_must_grow(starts: list[int]) -> None:
 
 def test_the_result_of_a_confirmation_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     confirmed = {"suspicion": 1, "series": "mlp tiny", "starts": 5, "culprit": "torch"}
-    answered = {"verdict": "confirmed", "reason": "the step time changed in torch by +5.1%"}
+    answered = {"verdict": "confirmed", "reason": "the step time changed in torch by +5.1 %"}
     print_confirmation(
         [{**confirmed, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}]
     )
     printed = " ".join(capsys.readouterr().out.split())
-    for words in ("mlp tiny", "confirmed", "torch by +5.1%", "triton", "3.7"):
+    for words in ("mlp tiny", "confirmed", "torch by +5.1 %", "triton", "3.7"):
         assert words in printed
     assert printed.count("suspicion 1: a start does not count: [of] load") == 1
     print_confirmation([])

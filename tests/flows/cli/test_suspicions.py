@@ -34,7 +34,7 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     _store(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
     printed = " ".join(_run(tmp_path).split())
     assert "mlp tiny: jax-jit against torch-compile" in printed
-    assert re.search(r"open .* 2026-01-17 .* shift .* -[56]\.\d%", printed), printed
+    assert re.search(r"open .* 2026-01-17 .* shift .* -[56]\.\d %", printed), printed
     assert "9 series, suspicions open: 1" in printed
     answer = json.loads(_run(tmp_path, "--json"))
     (found,) = answer["suspicions"]
@@ -98,7 +98,7 @@ def test_two_modes_are_shown_and_are_no_suspicion(tmp_path: Path) -> None:
     upper = np.random.default_rng(8).random(24) < 0.4
     _store(tmp_path, LOGS + 0.05 * upper)
     printed = " ".join(_run(tmp_path).split())
-    assert f"between two levels: {upper.mean():.0%} of nights are 5." in printed
+    assert f"between two levels: {100 * upper.mean():.0f} % of nights are 5." in printed
     answer = json.loads(_run(tmp_path, "--json"))
     (modes,) = answer["modes"]
     assert modes["share"] == upper.mean()

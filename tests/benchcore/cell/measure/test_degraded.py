@@ -23,8 +23,8 @@ QUIET: dict[str, Any] = {"steal_share": 0.01, "foreign_cpu_share": 0.1, "sm_cloc
 @pytest.mark.parametrize(
     ("disturbance", "words"),
     [
-        ({"steal_share": 0.12}, "12% CPU time was stolen (at most 5%)"),
-        ({"foreign_cpu_share": 0.33}, "33% of the CPUs used by other processes (at most 15%)"),
+        ({"steal_share": 0.12}, "12 % CPU time was stolen (at most 5 %)"),
+        ({"foreign_cpu_share": 0.33}, "33 % of the CPUs used by other processes (at most 15 %)"),
         ({"foreign_processes": 2}, "2 foreign processes on the GPU"),
         ({"throttle_reasons": 0x44}, "hardware thermal slowdown"),
         ({"throttle_reasons": 0x8}, "hardware slowdown"),

@@ -40,7 +40,7 @@ def test_a_start_is_judged_by_its_valid_blocks(engine: Engine, state: State) -> 
     assert (ratio.num_starts, ratio.counts, ratio.verdict) == (3, True, "same")
     assert ratio.reason.endswith(
         "6 of 24 blocks left out as degraded, the first because "
-        "30% CPU time was stolen (at most 5%)"
+        "30 % CPU time was stolen (at most 5 %)"
     )
     frame = contender_frame(engine, CAMPAIGN)
     assert list(frame["num_blocks"]) == [12, 12]  # kept

@@ -264,7 +264,7 @@ def test_profiles_have_one_row_per_contender(filled: Engine) -> None:
     first = frame.iloc[0]
     assert first["kernel_ns"] + first["dispatch_ns"] == 50_000
     assert (first["num_kernels"], first["host_syncs"], first["copied_bytes"]) == (2, 0, 0)
-    assert first["longest"] == "dot.1 75%; fusion.2 25%"
+    assert first["longest"] == "dot.1 75 %; fusion.2 25 %"
     assert list(frame.dtypes) == list(profile_frame(filled, "no such campaign").dtypes)
     rows = list_profiles(filled, CAMPAIGN)
     assert [row["dispatch_ns"] for row in rows] == [25_000] * 3

@@ -73,7 +73,7 @@ def test_cases_with_and_without_a_history_are_objects_and_rows(
     assert measured["starts"] > 1 and 0 < measured["spread"]["starts"] < 0.1
     assert (other["case"], other["pair"], other["reason"]) == ("another", None, "no history yet")
     shown = run_here(*asked).stdout
-    assert "2.0%" in shown and "jax-jit against torch-compile" in shown
+    assert "2.0 %" in shown and "jax-jit against torch-compile" in shown
     assert "mlp another" in shown and "no history yet" in shown
 
 
@@ -81,7 +81,7 @@ def test_cases_with_and_without_a_history_are_objects_and_rows(
 def test_what_is_no_change_is_refused(given: str) -> None:
     done = run_here("plan", "--detect", given)
     assert done.returncode == 2
-    assert f"wanted a change from 0.01% to 100% after --detect, got '{given}'" in done.stderr
+    assert f"wanted a change from 0.01 % to 100 % after --detect, got '{given}'" in done.stderr
 
 
 def test_a_fresh_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

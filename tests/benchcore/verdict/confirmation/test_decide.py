@@ -83,7 +83,7 @@ def test_the_framework_that_moved_is_named_with_how_much(
 @pytest.mark.parametrize(
     ("nights", "spread", "named"),
     [
-        (5, 0.003, "; in the nights the ratio moved by +11.6%, and these starts do not explain +"),
+        (5, 0.003, "; in the nights the ratio moved by +11.6 %, and these starts do not explain +"),
         (2, 0.003, ""),  # too few for the machine
         (5, 0.02, ""),  # the level of the nights is not certain
         (5, None, ""),
@@ -138,7 +138,7 @@ def test_a_lasting_level_names_the_node_that_came_with_it() -> None:
 def test_a_lasting_level_names_the_steps_in_which_it_came() -> None:
     steps = ((date(2026, 1, 21), 0.04), (date(2026, 1, 25), 0.02))
     found = _decide(_starts(level=0.26), levels=replace(MOVED, steps=steps))
-    assert found.reason.endswith(", in 2 steps: +4.1% on 2026-01-21 and +2.0% on 2026-01-25")
+    assert found.reason.endswith(", in 2 steps: +4.1 % on 2026-01-21 and +2.0 % on 2026-01-25")
 
 
 def test_a_return_to_a_level_of_before_is_refuted() -> None:

@@ -32,16 +32,16 @@ def _find(**changes: Any) -> Bottleneck:
 @pytest.mark.parametrize(
     ("changes", "kind", "wording"),
     [
-        ({"compute_share": 0.5}, "compute", "50% arithmetic"),
-        ({"bandwidth_share": 0.5}, "memory", "50% traffic"),
-        ({"dispatch_ns": 9e6}, "launch", "50% outside kernels"),
-        ({"dispatch_ns": 9e6, "host_syncs": 1.0}, "sync", "50% outside kernels, with a wait"),
-        ({"dispatch_ns": 9e6, "host_copies": 1.0}, "host-input", "50% fetching inputs"),
+        ({"compute_share": 0.5}, "compute", "50 % arithmetic"),
+        ({"bandwidth_share": 0.5}, "memory", "50 % traffic"),
+        ({"dispatch_ns": 9e6}, "launch", "50 % outside kernels"),
+        ({"dispatch_ns": 9e6, "host_syncs": 1.0}, "sync", "50 % outside kernels, with a wait"),
+        ({"dispatch_ns": 9e6, "host_copies": 1.0}, "host-input", "50 % fetching inputs"),
         ({"dispatch_ns": 9e6, "host_copies": 1.0, "host_syncs": 1.0}, "host-input", "fetching"),
-        ({"host_copies": 1.0, "input_ns": 4e6}, "host-input", "50% fetching inputs"),
+        ({"host_copies": 1.0, "input_ns": 4e6}, "host-input", "50 % fetching inputs"),
         ({"num_kernels": 2000.0}, "launch", "2000 kernels of 4.5 \u00b5s"),
         ({"num_kernels": 2000.0, "host_syncs": 1.0}, "sync", "2000 kernels"),
-        ({"num_kernels": 2000.0, "compute_share": 0.6}, "compute", "60% arithmetic"),
+        ({"num_kernels": 2000.0, "compute_share": 0.6}, "compute", "60 % arithmetic"),
     ],
 )
 def test_the_cause_of_half_of_a_step_is_its_bottleneck(
@@ -85,7 +85,7 @@ def test_work_that_fits_the_cache_is_not_called_memory_bound() -> None:
     [
         ({"kernel_ns": None, "dispatch_ns": None, "num_kernels": None}, "no profile of the step"),
         ({"compute_share": None, "bandwidth_share": None}, "no ceiling of the device"),
-        ({}, "of a step: 30% arithmetic at the compute ceiling, 30% traffic"),
+        ({}, "of a step: 30 % arithmetic at the compute ceiling, 30 % traffic"),
         ({"program_bytes": 610_000_000}, "its program accesses 6.1 times the least bytes"),
     ],
 )

@@ -237,7 +237,7 @@ def test_starts_of_a_pair_that_compiles_nothing_are_the_samples() -> None:
 def test_a_wide_interval_is_unknown_with_its_width() -> None:
     ratio = judge_pair([[1.0]] * 3, [[math.exp(each)] for each in (0.1, -0.1, 0.0)])
     assert ratio.reason == (
-        "95 % interval ±28.2% is too wide to distinguish a difference of 2.0% from none"
+        "95 % interval ±28.2 % is too wide to distinguish a difference of 2.0 % from none"
     )
 
 

@@ -44,5 +44,5 @@ def test_numbers_passed_from_the_host_are_no_arrays(
 
 
 def test_the_longest_kernels_are_named_with_their_shares() -> None:
-    assert list_kernels(make_profile(), 1) == ["dot.1 75%"]
+    assert list_kernels(make_profile(), 1) == ["dot.1 75 %"]
     assert list_kernels(make_profile(kernel_ns=None, kernels=[]), 3) == []

@@ -22,7 +22,7 @@ def test_two_modes_are_found_with_their_distance_and_share() -> None:
     assert len(known) >= 95
     assert np.mean([each.ratio for each in known]) == pytest.approx(math.exp(0.06), abs=0.005)
     assert np.mean([each.share for each in known]) == pytest.approx(0.3, abs=0.03)
-    assert f"{known[0].share:.0%} of nights are" in describe_modes(known[0])
+    assert f"{100 * known[0].share:.0f} % of nights are" in describe_modes(known[0])
 
 
 @pytest.mark.parametrize("kind", ["white", "heavy tails", "correlated"])

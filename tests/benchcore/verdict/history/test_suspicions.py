@@ -97,7 +97,7 @@ def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
     found = suspect(series)
     assert [each.trigger for each in found] == triggers
     for each in found:
-        assert each.reason == "jax-jit-2 came with a change of +3.0%"
+        assert each.reason == "jax-jit-2 came with a change of +3.0 %"
 
 
 def _drive(series: Series, since: int) -> Series:
@@ -118,14 +118,14 @@ def test_a_series_goes_on_under_a_new_driver_which_is_suspected_if_it_came_with_
     found = suspect(series)
     assert [each.trigger for each in found] == triggers
     for each in found:
-        assert each.reason == "driver 570.1 to 580.2 came with a change of +3.0%"
+        assert each.reason == "driver 570.1 to 580.2 came with a change of +3.0 %"
 
 
 def test_a_release_and_a_condition_of_the_same_night_are_both_named() -> None:
     (found,) = suspect(_drive(_series([0.0, 0.001, -0.001, 0.03], version_since=3), since=3))
     assert found.trigger == "version"
     assert found.reason == (
-        "jax-jit-2 came with a change of +3.0%; changed meanwhile: driver 570.1 to 580.2"
+        "jax-jit-2 came with a change of +3.0 %; changed meanwhile: driver 570.1 to 580.2"
     )
 
 
@@ -156,7 +156,7 @@ def _wobble(count: int, deviation: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("deviation", "nights", "reasons"),
     [
-        (0.02, 3, ["jax-jit-2 came with a change of +1.4%; these nights don't exclude 3%"]),
+        (0.02, 3, ["jax-jit-2 came with a change of +1.4 %; these nights don't exclude 3 %"]),
         (0.02, 2, []),
         (0.003, 3, []),
     ],
