@@ -308,7 +308,7 @@ def _tune(
     tuned = [match for match in profile.matches if match.track == TUNED_TRACK]
     if not tuned or state is None:
         kept = tuple(match for match in profile.matches if match not in tuned)
-        unknown = f"left out: {len(tuned)} tuned duels, whose settings no state folder has"
+        unknown = f"left out: {len(tuned)} tuned duels: no state folder has their settings"
         return dataclasses.replace(profile, matches=kept), [unknown] if tuned else []
     here = load_site(site).kind == "local"
     fingerprint = describe_device(profile.device)["fingerprint"] if here else None

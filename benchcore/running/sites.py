@@ -49,7 +49,7 @@ class Site(BaseModel):
         if self.kind == "slurm" and not self.pools:
             raise ValueError("a site of kind 'slurm' needs at least one table [pools.NAME]")
         if self.kind == "local" and (self.pools or self.state):
-            raise ValueError("a site of kind 'local' has neither 'pools' nor 'state'")
+            raise ValueError("a site of kind 'local' must have neither 'pools' nor 'state'")
         if self.default_pool is not None and self.default_pool not in self.pools:
             raise ValueError("'default_pool' must be one of the site's pools")
         return self

@@ -62,7 +62,7 @@ def bisect(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Find the version that changed a case, with --dependencies the package, too.
+    """Find the version that changed a case; with --dependencies also the package.
 
     Measures versions between one before the change and one after it. --dependencies measures
     packages between the locks of both, or between two locks of your own.

@@ -14,11 +14,11 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
-_WORKLOAD = "Show workloads whose name has this part."
+_WORKLOAD = "Show workloads whose name contains this text."
 _USE_CASE = "Show this use case: infer, train, op, ..."
 _BATCH = "Show this batch size."
-_PRECISION = "Show precisions whose name has this part, such as bf16."
-_DEVICE = "Show device models whose name has this part."
+_PRECISION = "Show precisions whose name contains this text, such as bf16."
+_DEVICE = "Show device models whose name contains this text."
 _COLUMNS = ("case", "against", "faster", "speedup", "since", "step", "compile", "even", "energy")
 
 

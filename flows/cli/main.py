@@ -78,7 +78,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "confirm",
             "Measure suspicions again with fresh starts, and name the framework that changed.",
         ),
-        ("bisect", "Find the version that changed a case, with --dependencies the package, too."),
+        ("bisect", "Find the version that changed a case; with --dependencies also the package."),
         ("events", "List confirmed changes; show, acknowledge or annotate one."),
     ),
     "Serve": (

@@ -26,8 +26,8 @@ def prune(
     """Remove files that no recent night needs, and show the size of what remains.
 
     Removes evidence, logs, caches, pages and Data Docs of older duels, packages of environments
-    that only these used, and old snapshots. Packs result documents to a tenth of their size. Keeps
-    proofs, plans, locks, pages of nights, the database, and environments that an undecided
+    that only older nights used, and old snapshots. Packs result documents to a tenth of their size.
+    Keeps proofs, plans, locks, pages of nights, the database, and environments that an undecided
     suspicion compares.
     """
     from dashboards.publish import remove_files  # Altair, which other commands do without

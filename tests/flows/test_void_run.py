@@ -28,7 +28,7 @@ from tasks.campaign_run import VOID, read_outcome
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 NIGHTLY = importlib.import_module("flows.nightly")  # whose name in `flows` is that of its flow
-BUSY = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
+BUSY = "Nothing counts: the machine was busy. Other processes used 38 to 62 % of its CPUs."
 
 
 def _run_night(

@@ -217,7 +217,7 @@ def sample(index: int, own_pids: frozenset[int]) -> Sample:
     missing: dict[str, str] = {}
     if part:
         del queries["power_mw"]
-        missing["power_mw"] = "the board's power is that of all its MIG instances"
+        missing["power_mw"] = "the board's power includes all its MIG instances"
     for name, query in queries.items():
         try:
             values[name] = query()

@@ -61,7 +61,7 @@ NOT_MEASURED = (
     ),
     (
         "Kernels in Triton and Pallas on a CPU",
-        "On a CPU only interpreters run them, which show that they are right, but not how fast "
+        "On a CPU they run in interpreters, which show that they are correct, but not how fast "
         "they are. This project has not run them on a GPU yet.",
     ),
     (

@@ -32,7 +32,7 @@ _ENDED_WELL = ("ok", "workaround")
 _NEVER_COUNT = (CALIBRATION_TRACK, DEFECT_TRACK)
 """Tracks that are measured for another purpose than a ratio."""
 _OF_MACHINE = (*SENTINELS, "noop")
-"""Workloads that measure the machine or us: they say nothing about what a plan is for."""
+"""Workloads that measure the machine or us: a plan measures them beside its own question."""
 _NO_CEILING = "judged physics"
 """The suite that a pair fails without a ceiling: by design in a plan that measures none."""
 
@@ -131,7 +131,8 @@ def explain_void(engine: Engine, campaign: str) -> str | None:
     if shares:
         low, high = (f"{100 * each:.0f}" for each in (min(shares), max(shares)))
         span = f"{low} %" if low == high else f"{low} to {high} %"
-        return f"Nothing counts: the machine was busy: others used {span} of its CPUs."
+        busy = "Nothing counts: the machine was busy."
+        return f"{busy} Other processes used {span} of its CPUs."
     reason, count = Counter(each.reason for each in pairs).most_common(1)[0]
     return f"Nothing counts: in {count} of {len(pairs)} pairs {reason}."
 

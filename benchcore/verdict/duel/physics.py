@@ -38,7 +38,7 @@ GPU_CACHE_BYTES = 128 * 2**20
 
 UNJUDGED = "physics could not be judged"
 _UNCONFIRMED = "the step is faster than the sentinels, which differ too much to rule it out"
-_BOTH_BEYOND = "both frameworks are faster than the sentinels, which must have run disturbed"
+_BOTH_BEYOND = "both frameworks are faster than the sentinels, so these were probably disturbed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ def test_a_night_notes_what_it_leaves_out_and_a_plan_of_nothing_else_is_refused(
     (note,) = drafted.notes
     assert note.startswith("left out: mlp train_b128 (tuned): the best settings of jax")
     unknown = plans.draft_plan(_profile(other), site="local", campaign="c")
-    assert unknown.notes == ("left out: 1 tuned duels, whose settings no state folder has",)
+    assert unknown.notes == ("left out: 1 tuned duels: no state folder has their settings",)
 
     ceilings = list_sentinels("cpu", "fp32_ieee", (TORCH_COMPILE,), DuelLimits())
     with pytest.raises(UserError, match="run `deadheat tune mlp --case train_b128"):

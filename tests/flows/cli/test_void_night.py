@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from flows.cli import nightly
 from flows.cli.main import app
 
-BUSY = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
+BUSY = "Nothing counts: the machine was busy. Other processes used 38 to 62 % of its CPUs."
 
 
 @pytest.mark.parametrize(("void", "code"), [(BUSY, 1), (None, 0)])

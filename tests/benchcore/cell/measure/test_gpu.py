@@ -262,7 +262,7 @@ def test_a_mig_instance_has_the_clocks_of_its_gpu_but_not_its_power(
     sample = gpu.sample(0, frozenset({1}))
     assert (sample.values["sm_clock_mhz"], sample.values["temperature_c"]) == (1000, 1000)
     assert sample.values["power_mw"] is None
-    assert sample.missing == {"power_mw": "the board's power is that of all its MIG instances"}
+    assert sample.missing == {"power_mw": "the board's power includes all its MIG instances"}
     with pytest.raises(gpu.CounterAbsentError, match="Not Supported"):
         gpu.total_energy_mj(0)
     assert sample.values["foreign_processes"] == 1  # those of other instances disturb little

@@ -43,7 +43,7 @@ def test_a_busy_machine_is_named_with_the_shares_that_others_used(
 ) -> None:
     busy = _disturb(make_document(duel_run=BUSY), 0.38, 0.62)
     store_history(engine, state, [busy])
-    text = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
+    text = "Nothing counts: the machine was busy. Other processes used 38 to 62 % of its CPUs."
     assert explain_void(engine, CAMPAIGN) == text
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
     store_history(engine, state, [make_document(duel_run=QUIET)])
