@@ -26,7 +26,9 @@ _LAYER = (
 
 
 def chaos(
-    only: Annotated[str | None, option("--only", "TEXT", "Run only faults with this text.")] = None,
+    only: Annotated[
+        str | None, option("--only", "TEXT", "Run only faults whose name contains this text.")
+    ] = None,
     layer: Annotated[Layer, option("--layer", "LAYER", _LAYER)] = "measuring",
     times: Annotated[int, option("--times", "COUNT", _TIMES, min=1, max=1000)] = 1,
     seed: Annotated[int, option("--seed", "NUMBER", _SEED)] = 0,

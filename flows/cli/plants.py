@@ -25,7 +25,7 @@ from tasks.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, r
 def plants(
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="TEXT", help="Run only unfair sides with this text."),
+        options.option("--only", "TEXT", "Run only unfair sides whose name contains this text."),
     ] = None,
     workload: Annotated[
         str | None,
