@@ -33,12 +33,8 @@ def _describe(training: Mapping[str, Any] | None) -> dict[str, str]:
     time = "never" if seconds is None else format_seconds(seconds)
     return {
         "time": f"{time} ({epochs}{disturbed})",
-        "accuracy": _percent(training["accuracy"]),
+        "accuracy": format_percent(training["accuracy"], 1),
     }
-
-
-def _percent(share: float) -> str:
-    return format_percent(share, 1)
 
 
 def format_time(found: Mapping[str, Any], a: str, b: str) -> str:
@@ -79,8 +75,9 @@ def format_accuracy(found: Mapping[str, Any], a: str, b: str) -> str:
     if test["difference"] is None:
         return f"{judged}{test['reason']}."
     points = [f"{100 * test[key]:+.2f}" for key in ("difference", "low", "high")]
+    of_a, of_b = (format_percent(test[side], 1) for side in ("a", "b"))
     return (
-        f"{judged}{a} {_percent(test['a'])}, {b} {_percent(test['b'])} on average over "
+        f"{judged}{a} {of_a}, {b} {of_b} on average over "
         f"{test['num_seeds']} seeds; difference {points[0]} points ({points[1]} to {points[2]}); "
         f"permutation test p = {test['p']:.2g}; {test['reason']}."
     )

@@ -16,9 +16,7 @@ from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
-from benchcore.cell.measure.in_numpy import time_in_numpy
-from benchcore.cell.measure.metric_probes import probe_metrics
-from benchcore.cell.measure.new_shapes import measure_new_shapes
+from benchcore.cell.measure.metric_probes import measure_new_shapes, probe_metrics, time_in_numpy
 from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.switches import SwitchLog, list_process_switches, watch_audit_hooks

@@ -14,8 +14,7 @@ from benchcore.cell.explain.communication import count_in_torch
 from benchcore.cell.explain.products import MOST_COUNTED, Asked, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
-from benchcore.cell.measure.compiler_trials import inductors_own_folder
-from benchcore.cell.measure.dynamo_counters import count_cache_hits, read_seconds
+from benchcore.cell.measure import torch_compilation
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
@@ -176,7 +175,7 @@ class TorchRuntime:
     def try_compiler(self) -> None:
         """Try what Inductor tries (torch 2.5 and newer), and watch its settings from now on."""
         if self._device.type == "cpu" and self._mode != "none":
-            with suppress(ImportError), inductors_own_folder():
+            with suppress(ImportError), torch_compilation.inductors_own_folder():
                 from torch._inductor import cpu_vec_isa
 
                 cpu_vec_isa.valid_vec_isa_list()
@@ -212,7 +211,7 @@ class TorchRuntime:
 
     def compile_seconds(self) -> dict[str, float | None]:
         """By Dynamo's own clock."""
-        return read_seconds(self._dynamo() if self.num_compilations() else None)
+        return torch_compilation.read_seconds(self._dynamo() if self.num_compilations() else None)
 
     def num_compilations(self) -> int:
         """Graphs that dynamo compiled."""
@@ -221,7 +220,8 @@ class TorchRuntime:
 
     def num_cache_hits(self) -> int | None:
         """Graphs whose compiled form was in either of the two disk caches."""
-        return count_cache_hits(self._dynamo() if self.num_compilations() else None)
+        dynamo = self._dynamo() if self.num_compilations() else None
+        return torch_compilation.count_cache_hits(dynamo)
 
     def planned_bytes(self, program: BoundProgram) -> int | None:
         """torch does not plan a step's memory."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from benchcore.cell.measure import gpu
@@ -81,7 +82,7 @@ def lock_pinned(release: Release, template: Template, like: Lock, pins: Mapping[
 def parse_lock(text: str) -> dict[str, str]:
     """Name and version of every package in a lock."""
     pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", text, re.MULTILINE)
-    return {_normal(name): version for name, version in pins}
+    return {canonicalize_name(name): version for name, version in pins}
 
 
 def _lock_for_cuda(release: Release, template: Template) -> Lock:
@@ -195,7 +196,3 @@ def _cpu_index_failure() -> str | None:
         return None
     unreachable = answer.failure in ("unreachable", "uncached")
     return "the CPU index did not answer" if unreachable else "the CPU index could not be used"
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -109,11 +109,6 @@ _AT_ONCE = 40
 """Campaigns that are read with one query per table."""
 
 
-def read_campaign(state: State, engine: Engine, name: str) -> Campaign:
-    """A campaign's rows. Raises UserError if the database has no results of it."""
-    return next(read_campaigns(state, engine, [name]))
-
-
 def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterator[Campaign]:
     """The rows of each campaign, in this order. Raises UserError for one without results."""
     for first in range(0, len(names), _AT_ONCE):

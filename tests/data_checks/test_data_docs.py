@@ -12,7 +12,7 @@ from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from dashboards.site.gather import read_campaign
+from dashboards.site.gather import read_campaigns
 from dashboards.site.health import link_suite
 from data_checks.check import check_campaign
 from data_checks.data_docs import close_page, name_page
@@ -42,7 +42,7 @@ def test_each_suite_has_a_page_that_the_site_links(tmp_path: Path) -> None:
     assert "nightly-epochs" not in pages, "no row of it"
     assert "<td>nightly epochs</td><td>no rows</td>" in pages["index"]
 
-    campaign = read_campaign(state, engine, CAMPAIGN)
+    (campaign,) = read_campaigns(state, engine, [CAMPAIGN])
     assert campaign.docs == set(pages)
     cell = link_suite(CAMPAIGN, "nightly contenders", campaign.docs)
     assert isinstance(cell, dict) and (state.site / cell["href"]).is_file()

@@ -28,7 +28,7 @@ from benchcore.store.frames.ceilings import read_sentinels
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list, list_contenders, list_failures
-from dashboards.site.gather import read_campaign
+from dashboards.site.gather import read_campaigns
 from dashboards.site.tonight import describe_campaign
 from data_checks.check import check_campaign
 
@@ -146,7 +146,8 @@ def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_
     assert failures[0]["reason"].startswith("a step took 1.002e+05 ns; the ceilings (2147 GFLOP/s")
     found = summarise(documents[-1], [pair], list_contenders(engine, CAMPAIGN))
     assert [found[side]["status"] for side in ("a", "b")] == ["invalid_physics", "ok"]
-    page = describe_campaign(read_campaign(state, engine, CAMPAIGN), "")
+    (campaign,) = read_campaigns(state, engine, [CAMPAIGN])
+    page = describe_campaign(campaign, "")
     engine.dispose()
     (failures,) = [each for each in page["blocks"] if each["id"] == "failures"]
     (row,) = failures["blocks"][0]["rows"]

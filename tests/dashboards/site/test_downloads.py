@@ -17,7 +17,7 @@ from benchcore.store.duels import list_campaigns
 from benchcore.store.reports.export import RATIO_COLUMNS, export_tables
 from dashboards.site import downloads
 from dashboards.site.files import SiteFiles
-from dashboards.site.gather import read_campaign
+from dashboards.site.gather import read_campaigns
 
 MOST = 3
 """Charts of a page that are tried: Chromium asks before it gives a page more than ten files."""
@@ -94,7 +94,8 @@ def test_the_files_of_all_months_hold_what_an_export_does(nights: State) -> None
 
 def test_a_campaign_is_replaced_and_dropped_in_its_month(nights: State, tmp_path: Path) -> None:
     engine = open_database(nights.database_url)
-    first, last = (read_campaign(nights, engine, name_night(each)) for each in (0, NIGHTS - 1))
+    names = [name_night(each) for each in (0, NIGHTS - 1)]
+    first, last = read_campaigns(nights, engine, names)
     pairs = downloads.NewPairs()
     for each in (first, last):  # together, then one again
         pairs.add(each)

@@ -16,13 +16,14 @@ from benchcore.store.database import open_database
 from benchcore.store.metrics import METRICS
 from dashboards.frames import to_rows
 from dashboards.site.duels import list_duels
-from dashboards.site.gather import Campaign, read_campaign, read_campaigns
+from dashboards.site.gather import Campaign, read_campaigns
 from dashboards.site.tonight import describe_campaign
 
 
 @pytest.fixture(scope="module")
 def alone(nights: State) -> Campaign:
-    return read_campaign(nights, open_database(nights.database_url), name_night(NIGHTS - 1))
+    engine = open_database(nights.database_url)
+    return next(read_campaigns(nights, engine, [name_night(NIGHTS - 1)]))
 
 
 def test_reading_nights_together_changes_no_page(nights: State, alone: Campaign) -> None:

@@ -15,7 +15,7 @@ from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns
 from dashboards.site import releases
 from dashboards.site.files import SiteFiles
-from dashboards.site.gather import read_campaign
+from dashboards.site.gather import read_campaigns
 from dashboards.site.releases import releases_page
 
 
@@ -120,7 +120,7 @@ def test_a_case_is_void_until_a_pair_of_it_counts(tmp_path: Path) -> None:
         document["duel"]["case"] = case
         store_history(engine, state, [document], wrong)
         touched = releases.Touched()
-        touched.add(read_campaign(state, engine, name))
+        touched.add(next(read_campaigns(state, engine, [name])))
         releases.refresh_certificates(files, engine, touched, list_campaigns(engine))
         rows = [each for each in files.read("releases") if each["noun"] == "step time"]
         found.append(sorted(f"{row['case_name']} {row['certificate']}" for row in rows))

@@ -1,8 +1,16 @@
-"""What Dynamo counts of its compilations; `dynamo` is its module, None if nothing was compiled."""
+"""What torch's compiler counts and stores: Dynamo's seconds and cache hits, and Inductor's folder.
+
+`dynamo` is its module, None if nothing was compiled.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def read_seconds(dynamo: Any) -> dict[str, float | None]:
@@ -27,3 +35,21 @@ def count_cache_hits(dynamo: Any) -> int | None:
     counters = dynamo.utils.counters
     whole = counters["aot_autograd"]["autograd_cache_hit"]
     return int(max(whole, counters["inductor"]["fxgraph_cache_hit"]))
+
+
+@contextmanager
+def inductors_own_folder() -> Iterator[None]:
+    """Meanwhile Inductor stores what it finds in its default folder, not in a compilation's caches.
+
+    Before it first compiles for a CPU, it builds and loads a library for each set of vector
+    instructions, and stores the outcome. A machine does that once. In the empty caches of a
+    compilation it would be done each time, and be most of the compile time of a small program
+    (`benchmarks/compiler_trials.py`). The default folder also holds Inductor's compiled headers.
+    """
+    ours = os.environ.pop(_FOLDER, None)
+    try:
+        yield
+    finally:
+        os.environ.pop(_FOLDER, None)  # Inductor sets it
+        if ours is not None:
+            os.environ[_FOLDER] = ours
