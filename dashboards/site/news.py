@@ -181,7 +181,7 @@ def _explain_nothing(counts: Mapping[str, Any], when: str = "tonight") -> str:
     causes = list(counts["causes"].items())
     named = [f"{cause} ({number} of {counts['pairs']} pairs)" for cause, number in causes]
     rest = len(named) - _MOST_CAUSES
-    more = f"; and {rest} more cause{'' if rest == 1 else 's'}" if rest > 0 else ""
+    more = f"; and {format_count(rest, 'more cause')}" if rest > 0 else ""
     return f"Nothing counts {when}: {'; '.join(named[:_MOST_CAUSES])}{more}."
 
 
@@ -251,4 +251,4 @@ def _size(change: Mapping[str, Any]) -> float:
 
 
 def _count_others(count: int, noun: str) -> str:
-    return "" if count <= 0 else f" And {count} other {noun}{'' if count == 1 else 's'}."
+    return "" if count <= 0 else f" And {format_count(count, f'other {noun}')}."
