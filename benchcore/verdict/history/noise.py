@@ -30,15 +30,14 @@ class CleanNights:
     """The nights that determine levels, without outliers; others are clipped to 3 standard
     deviations.
 
-    `rows` are their places in the history, `scale` the noise relative to the history's mean noise,
-    `outliers` the rows left out. No estimate of their noise is below `floor`.
+    `rows` are their places in the history, `scale` the noise relative to the history's mean noise.
+    No estimate of their noise is below `floor`.
     """
 
     rows: np.ndarray
     logs: np.ndarray
     numbers: np.ndarray
     scale: np.ndarray
-    outliers: np.ndarray
     floor: float = LEAST_NOISE
 
 
@@ -61,7 +60,6 @@ def clean(logs: np.ndarray, numbers: np.ndarray, floor: float = LEAST_NOISE) -> 
         logs=clipped[kept],
         numbers=numbers[kept],
         scale=scale[kept],
-        outliers=np.flatnonzero(outliers),
         floor=floor,
     )
 
