@@ -68,7 +68,7 @@ def test_a_slurm_site_lists_what_each_pool_requests(own_folder: Path) -> None:
         ('name = "../a"\nkind = "local"', "name: String should match"),
         ('name = "other"\nkind = "local"', "name 'other'"),
         ('name = "bad"\nkind = "slurm"', "one table"),
-        ('name = "bad"\nkind = "local"\nstate = "/x"', "has neither"),
+        ('name = "bad"\nkind = "local"\nstate = "/x"', "must have neither"),
         (
             SLURM.replace("[pools", 'default_pool = "b"\n[pools', 1),
             "must be one of the site's pools",
