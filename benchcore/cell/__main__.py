@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from benchcore.cell.channel import Channel
+from benchcore.cell.escaped import adopt_orphans
 from benchcore.cell.lifetime import die_with_parent, end_at_once
 
 
@@ -55,6 +56,7 @@ def _write_document(role: str, arguments: list[str]) -> None:
     order_path, result_path, scratch = (Path(argument) for argument in arguments[:3])
     document = json.loads(order_path.read_text(encoding="utf-8"))
     scratch.mkdir(parents=True, exist_ok=True)
+    adopt_orphans()
     store_bytecode(document["workload"])
     if role == "proof":
         from benchcore.cell.proof.run import ProofRun

@@ -27,6 +27,10 @@ FREEZE_S = 30.0
 _ENDING_S = 10.0
 
 
+STARTED: set[int] = set()
+"""The groups of all processes that were started here."""
+
+
 class ContenderProcess:
     """A running contender; only this class sends it signals."""
 
@@ -197,6 +201,7 @@ def start_contender(
             pass_fds=(orders_in, answers_out),
             start_new_session=True,
         )
+    STARTED.add(process.pid)
     os.close(orders_in)
     os.close(answers_out)
     return ContenderProcess(process, Channel(answers_in, orders_out), log, began, oom_kills)

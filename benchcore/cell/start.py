@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell import document, stopping
+from benchcore.cell.escaped import end_escaped
 from benchcore.cell.failures.kernel_log import KernelLog
 from benchcore.cell.failures.status import INFRASTRUCTURE, ContenderFailedError
 from benchcore.cell.launch import Launcher
 from benchcore.cell.measure import gpu, host
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.cell.measure.machine_probe import MachineProbe
-from benchcore.cell.process import ContenderProcess
+from benchcore.cell.process import STARTED, ContenderProcess
 from benchcore.cell.proof import agreement
 from benchcore.device_names import parse_device
 from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _FEWEST_LATENCIES = 50
 _MOST_LATENCIES = 400
 _LATENCY_BLOCKS = 5
+ESCAPED = "left its group: "
 _MOST_PARALLEL = 2
 """Contenders that make their evidence at once: each uses all CPUs."""
 
@@ -55,6 +57,8 @@ class StartRunner:
         """Why the device is missing; None = it is present."""
         self._telemetry = host.TelemetrySampler(order.device)
         self._loader: LoaderProcess | None = None
+        self._escaped: dict[str, set[str]] = {}
+        """By contender the names of processes that left its group, and were ended."""
 
     def begin(self, loader: LoaderProcess | None) -> None:
         """Start the duel's clock. `loader` serves the batches of a duel with a dataset."""
@@ -92,6 +96,7 @@ class StartRunner:
         finally:
             for process in (*running.values(), self.probe):
                 process.close()
+            self._end_escaped()
 
     def times(self, index: int, names: Iterable[str]) -> stopping.Times:
         """Nanoseconds per step of each contender in the undisturbed rounds of a start."""
@@ -165,7 +170,7 @@ class StartRunner:
     ) -> None:
         start = document.new_start(index, self.launcher.compilation, self.launcher.seed)
         self.contenders[order.name]["starts"].append(start)
-        with self._surviving(order.name, index, running):
+        with self._turn_of(order.name), self._surviving(order.name, index, running):
             if order.environment_failure:
                 reason = order.environment_failure
                 raise ContenderFailedError("environment", "import", reason, cause="environment")
@@ -183,6 +188,19 @@ class StartRunner:
             self._collect_evidence(order.name, index, process, "before")
             if self.order.limits.freeze:
                 process.freeze()
+
+    @contextmanager
+    def _turn_of(self, name: str) -> Iterator[None]:
+        """End whatever leaves its group meanwhile: only this one starts processes, if the others
+        are frozen."""
+        try:
+            yield
+        finally:
+            if (found := self._end_escaped()) and self.order.limits.freeze:
+                self._escaped.setdefault(name, set()).update(found)
+
+    def _end_escaped(self) -> list[str]:
+        return end_escaped({*STARTED, *(() if self._loader is None else (self._loader.pid,))})
 
     def _launch(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
@@ -222,7 +240,7 @@ class StartRunner:
                 return
             for position, name in enumerate(turn):
                 if name in running:
-                    with self._surviving(name, index, running):
+                    with self._turn_of(name), self._surviving(name, index, running):
                         turn_of_one = {"round": number, "position": position}
                         self._run_block(name, index, running, turn_of_one)
             if len(names) == len(self.order.contenders):  # not while one is retried alone
@@ -282,7 +300,11 @@ class StartRunner:
             self._freeze_waiting(index, running, name)
             if name not in running:
                 continue
-            with self._surviving(name, index, running), self._awake(running[name]):
+            with (
+                self._turn_of(name),
+                self._surviving(name, index, running),
+                self._awake(running[name]),
+            ):
                 found = running[name].request(
                     message, wanted="latency", timeout_s=self.order.limits.block_timeout_s
                 )
@@ -316,6 +338,8 @@ class StartRunner:
             wanted="finished",
             timeout_s=self.order.limits.prepare_timeout_s,
         )
+        if escaped := self._escaped.get(name):
+            account["effective"]["manifest"]["processes"] = ESCAPED + " ".join(sorted(escaped))
         document.add_effective(self.contenders[name]["effective"], account["effective"])
 
 

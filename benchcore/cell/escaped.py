@@ -1,0 +1,89 @@
+"""Finds and ends processes that left their contender's group: they would run while it is frozen,
+and slow the other side down.
+
+Whatever a contender starts stays below the conductor, as it adopts what lost its parent. Other
+groups than those that the harness made have no business there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROUNDS = 20
+"""How often it is looked again for what was started meanwhile."""
+_ENDED = ("Z", "X")
+_adopts = False
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all processes below this one that lose theirs. Only then is any ended:
+    in another process, such as that of a test, they may be anybody's."""
+    global _adopts
+    if sys.platform == "linux":
+        set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+        _adopts = ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Escaped:
+    """A process outside of all groups of the harness."""
+
+    pid: int
+    name: str
+
+
+def end_escaped(groups: Collection[int]) -> list[str]:
+    """End all processes below this one that are in none of these process groups, nor in its own;
+    their names."""
+    names: list[str] = []
+    for _ in range(_ROUNDS if _adopts else 0):
+        found = list_escaped({*groups, os.getpgrp()})
+        if not found:
+            break
+        names += [each.name for each in found]
+        for each in found:
+            with suppress(OSError):  # it has ended
+                os.kill(each.pid, signal.SIGKILL)
+        for each in found:
+            with suppress(OSError):  # not adopted: its parent waits for it
+                os.waitpid(each.pid, 0)
+    return sorted(set(names))
+
+
+def list_escaped(groups: Collection[int]) -> list[Escaped]:
+    """Those below this process that run in none of these groups."""
+    rows, below = dict(_read_processes()), {os.getpid()}
+    while more := {pid for pid, row in rows.items() if row.parent in below} - below:
+        below |= more
+    return [
+        Escaped(pid=pid, name=rows[pid].name)
+        for pid in sorted(below - {os.getpid()})
+        if rows[pid].group not in groups and rows[pid].state not in _ENDED
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    name: str
+    state: str
+    parent: int
+    group: int
+
+
+def _read_processes() -> list[tuple[int, _Row]]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            head, _, tail = each.read_text(errors="replace").rpartition(")")
+            state, parent, group, *_ = tail.split()
+            name = head.partition("(")[2]
+            row = _Row(name=name, state=state, parent=int(parent), group=int(group))
+            found.append((int(each.parent.name), row))
+    return found
