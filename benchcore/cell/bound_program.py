@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Last, Step, Synchronise
-from benchcore.cell.nested import copy_to_host
+from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
 from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
-from benchcore.cell.proof.placing import describe_placing
+from benchcore.cell.proof.placing import describe_inputs
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll
@@ -42,8 +42,8 @@ class BoundProgram:
         self.program = program
         self._start = arrays
         self._spec, self._case = spec, case
-        self.infers = getattr(case, "use_case", "") == "infer"
-        self._is_alone = getattr(case, "devices", 1) == 1
+        self.use_case = getattr(case, "use_case", "")
+        self.is_alone = getattr(case, "devices", 1) == 1
         self.rotation: Rotation[Any] = Rotation(self._place(arrays))
         self.plain_step = self._step_on(self.rotation)
         """Enqueues one step on the inputs whose turn it is."""
@@ -159,7 +159,7 @@ class BoundProgram:
         program.reset(arrays.params)
         last = Last(self._step_on(Rotation(buffers)))
         timing.run_steps(last.step, num_steps, 1, release, synchronise)
-        returned = Returned(last.outputs, arrays) if self._is_alone else None
+        returned = Returned(last.outputs, arrays) if self.is_alone else None
         outputs.append(program.read(last.outputs))
         after_last = program.state()
         if returned:  # of several devices each has a part
@@ -175,30 +175,30 @@ class BoundProgram:
         )
 
     def describe_readings(self, inspect: Callable[[Step], Readings | None]) -> dict[str, str]:
-        """Readings of the manifest: whether the step reads what it was given (see `given`), and how
-        many random numbers it draws. Reset the program afterwards."""
+        """Readings of the manifest of what a step reads and draws. Reset the program afterwards."""
+        self.settle(lambda outputs: None)  # where steps were traced, tracers are left
         self.program.reset(self._start.params)
         try:
+            reported = list(list_arrays(self.held().get("params", ())))
             seen = inspect(self.plain_step)
         except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
             return {"reads": f"nothing that can be followed ({error})"[:500]}
         if seen is None:
             return {}
-        arrays = self._start
+        case, arrays = self._case, self._start
         given = [*arrays.params.values(), *arrays.inputs.values()]
-        found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes)}
-        found |= seen.list_chosen(self._spec.settings, self._case.use_case)
+        found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes, reported)}
+        found |= seen.list_chosen(self._spec.settings, case.use_case)
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
-        exact = self._case.precision in EXACT
-        moved = describe_placing(self.program.place, arrays.inputs, exact=exact)
-        found["reads"] = moved or describe_read(seen.arrays, given, exact=exact)
-        case = self._case
+        exact = case.precision in EXACT
+        moved = describe_inputs(self.program.place, arrays.inputs, exact=exact)
+        unfair = describe_uncomputed(seen.uncomputed) or moved
+        found["reads"] = unfair or describe_read(seen.arrays, given, exact=exact)
+        found |= seen.describe_memory(exact=exact)
         if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
             updated = arrays.params if self._at_start else {}
             found["bf16_exponentials"] = seen.describe_rounded(updated)
-        if uncomputed := describe_uncomputed(seen.uncomputed):
-            found["reads"] = uncomputed
         return found
 
     def list_work(self, list_work: ListWork) -> list[str]:

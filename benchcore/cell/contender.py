@@ -293,7 +293,7 @@ class Contender:
             self._inspection.after(self._steps_per_block, whole=message["whole"])
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
-        evidence = {**found, **self._inspect_batch()}
+        evidence = {**found, **self._inspect_batch(), **self._inspection.take_losses(start)}
         if when == KNOWN and case.use_case == "train":
             evidence |= self.program.list_moved()
         finite = True  # the conductor refuses what is not

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
+from benchcore.cell.proof.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.host_calls import NONE
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.own_code import list_timed
 from benchcore.cell.proof.switches import AS_SET, WORK, works_meanwhile
 from benchcore.cell.runtime import Runtime
+from benchcore.program import Arrays
+
+if TYPE_CHECKING:
+    import numpy as np
 
 RunSteps = Callable[[int, Step | None], int]
 FAIR = (NONE, AS_SET, "all", "yes")
@@ -32,6 +37,7 @@ class Inspection:
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
         self._works = False
+        self._draws = False
 
     def list_switches(self) -> dict[str, object]:
         """What the contender's own switches lack: what is timed, and work between steps."""
@@ -72,6 +78,27 @@ class Inspection:
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof
                     program.check_training(self._run_steps, random=True)
+                drawn = taken.get(DRAWN, "0") != "0"
+                self._draws = drawn and program.is_alone and program.use_case == "train"
+
+    def take_losses(self, start: Arrays | None) -> dict[str, np.ndarray]:
+        """The evidence of steps whose random numbers are made of given bits, from a start, where
+        the last inspection found that steps of a training draw some; once."""
+        if start is None or not self._draws:
+            return {}
+        self._draws = False
+        program, runtime = self._program.program, self._runtime
+        try:
+            found = follow_draws(program, start, runtime.synchronise, runtime.draw_given)
+            losses = join_losses(found)
+        except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
+            self._watched["generator"] = f"numbers that can't be given ({error})"[:500]
+            return {}
+        finally:
+            program.reset(start.params)
+        if repeats(found):
+            self._watched["generator"] = REPEATED
+        return losses
 
     def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
         """The part `effective` of a document, with further readings of the manifest."""

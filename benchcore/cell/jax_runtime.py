@@ -18,8 +18,9 @@ from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import jax_needless, jax_watch
+from benchcore.cell.proof import jax_drawing, jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
+from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.proof.needless import describe_needless
@@ -76,7 +77,7 @@ class JaxRuntime:
         if stage:
             self._clock.record(stage, duration, time.perf_counter())
             self._num_compilations += stage == "compile"
-        if stage == "compile" and self._own_settings is not None:
+        if stage and self._own_settings is not None:
             now = jax_watch.list_compiler_settings(self._jax)
             self._while_compiling.add(describe_changes(self._own_settings, now))
 
@@ -264,6 +265,10 @@ class JaxRuntime:
     def inspect_step(self, step: Callable[[], object]) -> Readings:
         """Of its jaxpr."""
         return jax_watch.inspect_step(self._jax, step, self._is_eager)
+
+    def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
+        """By its jaxpr."""
+        return jax_drawing.draw_given(self._jax, step, first, read)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From XLA's program of the step, the jaxpr of several steps, and the values of one."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
 
 
@@ -142,6 +143,11 @@ class Runtime(Protocol):
     def inspect_step(self, step: Callable[[], object]) -> Readings | None:
         """What a step reads and draws; None = there is no framework. The program must be reset
         afterwards."""
+        ...
+
+    def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
+        """Take steps whose random numbers are made of given bits, as `DrawGiven` says. The program
+        must be reset afterwards."""
         ...
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:

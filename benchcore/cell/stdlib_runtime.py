@@ -10,6 +10,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
 from benchcore.cell.runtime import ALONE, Place
 from benchcore.program import UnsupportedError
@@ -97,6 +98,10 @@ class StdlibRuntime:
     def inspect_step(self, step: Callable[[], object]) -> Readings | None:
         """There are no arrays of a framework."""
         return None
+
+    def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
+        """No step of it is inspected."""
+        return Followed(outputs=(), drawn=())
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Python computes no products."""

@@ -18,8 +18,9 @@ from benchcore.cell.measure import torch_compilation
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import torch_compiler, torch_needless, torch_watch
+from benchcore.cell.proof import torch_compiler, torch_drawing, torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
+from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.needless import describe_needless
@@ -272,6 +273,10 @@ class TorchRuntime:
         """What torch's dispatcher sees."""
         return torch_watch.inspect_step(self._torch, step)
 
+    def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
+        """With what its operators return replaced."""
+        return torch_drawing.draw_given(self._torch, step, read)
+
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """From what its compiled graphs call, what the step requests, and its values."""
         step = program.plain_step
@@ -348,10 +353,11 @@ class TorchRuntime:
             "matmul_precision": matmul if any(t.dim() == 2 for t in params) else "none",
             "conv_precision": conv if any(t.dim() == 4 for t in params) else "none",
             "layout": join_readings(self._layouts((*params, *inputs))),
-            "dropout": "random" if _draws(held.get("module")) else "none",
+            "dropout": "random" if torch_drawing.drops(held.get("module")) else "none",
             "optimizer": torch_watch.describe_optimizers(torch),
             "compile_options": torch_watch.describe_compilers(torch, self._mode),
             "shapes": torch_watch.describe_shapes(),
+            "hooks": torch_watch.describe_hooks(torch),
             **({} if cpu else read_versions()),
         }
 
@@ -387,12 +393,6 @@ class TorchRuntime:
 
 def _word(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _draws(module: Any) -> bool:
-    """Whether a dropout or stochastic-depth module of the model is active."""
-    modules = () if module is None else module.modules()
-    return any(each.training and getattr(each, "p", 0.0) > 0.0 for each in modules)
 
 
 def make_runtime() -> TorchRuntime:

@@ -7,9 +7,10 @@ Work that moved from the step to where no clock runs makes numbers that stand in
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.nested import copy_to_host, list_arrays, list_numbers
 from benchcore.cell.proof.host_calls import NONE
@@ -29,6 +30,9 @@ CHOSEN = ("aggregate", "batching", "kernel", "model", "per_sample")
 `model`: whether its own code calls a module of torch."""
 ALWAYS = ("kernel",)
 """Read also where no arm may choose it: no step has a kernel of its own then."""
+USUAL_GENERATOR = "usual"
+"""The reading of what a framework draws with by itself: JAX's threefry2x32, and torch's default
+generator of a device."""
 _FEW = 64
 """Numbers of an array that a step may have made beforehand, such as a count or a key."""
 _PLAIN = 4
@@ -148,7 +152,16 @@ class Readings:
     arrays: list[np.ndarray]
     """What it reads of what was there before it."""
     drawn: int
-    """How many random numbers it draws."""
+    """How many random numbers it draws; of JAX those that it uses, in units of 32 bits."""
+    memory: Sequence[tuple[str, int]] = ()
+    """Dtype and numbers of each memory that it reads of what was there before it, whole: also the
+    gaps between the numbers of a view."""
+    read: Collection[int] = ()
+    """The identities of these."""
+    generators: Collection[str] = ()
+    """What it draws them with."""
+    branches: Collection[str] = ()
+    """What it computes only sometimes, or as often as data tells, where that can be seen."""
     uncomputed: list[np.ndarray] = field(default_factory=list)
     """What it returns and did not compute."""
     sizes: list[int] = field(default_factory=list)
@@ -171,14 +184,35 @@ class Readings:
                 return size
         return 0
 
-    def list_unfair(self, num_shapes: int) -> dict[str, str]:
+    def list_unfair(self, num_shapes: int, reported: Iterable[Any] = ()) -> dict[str, str]:
         """Readings of the manifest that only an unfair step has. One may call a compiled function
-        once for each of `num_shapes` of inputs."""
+        once for each of `num_shapes` of inputs, and must read the parameters that its program has
+        `reported`: settings are read from these."""
         found = {}
+        if any(identify(each) not in self.read for each in reported):
+            found["params"] = "others than the step reads"
         if self.programs > num_shapes:
             found["compiled_whole"] = f"{self.programs} programs"
         if self.own_updates:
             found["optimizer"] = "updates of its own"
+        if unusual := {*self.generators} - {USUAL_GENERATOR}:
+            found["generator"] = " ".join(sorted(unusual))
+        if self.branches:
+            found["branches"] = ", ".join(sorted(set(self.branches)))
+        return found
+
+    def describe_memory(self, *, exact: bool) -> dict[str, str]:
+        """Readings of how much it reads, and in what. Where a precision is `exact`, the floats of a
+        state have 32 bits."""
+        floats = [(_read_bits(dtype), size) for dtype, size in self.memory if "float" in dtype]
+        integers = sum(size for dtype, size in self.memory if "int" in dtype)
+        found = {
+            "floats_read": f"{sum(bits * size // 8 for bits, size in floats)} bytes",
+            "integers_read": f"{integers} numbers",
+        }
+        narrow = {each for each, size in self.memory if size > _FEW and 0 < _read_bits(each) < 32}
+        if exact and narrow:
+            found["reads"] = f"numbers in {' '.join(sorted(narrow))}"
         return found
 
     def list_chosen(self, settings: Mapping[str, Collection[str]], use_case: str) -> dict[str, str]:
@@ -194,6 +228,18 @@ class Readings:
         sizes = {each.size for each in updated.values()}
         names = {name for name, size in self.rounded if name != "sqrt" or size not in sizes}
         return ", ".join(sorted(names)) or NONE
+
+
+def identify(array: Any) -> int:
+    """Of its memory in torch, and else of the array, which JAX does not change."""
+    torchs = getattr(array, "untyped_storage", None)
+    return id(array) if torchs is None else torchs()._cdata
+
+
+def _read_bits(dtype: str) -> int:
+    """Of a number, by the name of its dtype: 8 of `float8_e4m3fn`; 0 of a mask."""
+    digits = re.search(r"\d+", dtype)
+    return int(digits[0]) if digits else 0
 
 
 class Returned:

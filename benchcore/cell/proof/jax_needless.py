@@ -21,7 +21,7 @@ from benchcore.cell.proof.needless import (
     list_needless,
 )
 
-_INLINED = {
+INLINED = {
     "pjit": "jaxpr",
     "jit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -46,7 +46,7 @@ _FENCES = ("optimization_barrier", "callback", "infeed", "outfeed", "hi_primitiv
 _CHECKPOINTS = ("checkpoint", "remat")
 _WITH_INNER = ("cond", "pallas", "reduce", "scan", "scatter", "select_and", "sort", "while")
 """How the names of other operations begin that have programs within."""
-_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _MOST_BYTES = 1 << 30
 _LONGEST = 2000
 """Characters of parameters that are compared."""
@@ -107,7 +107,7 @@ def record(
     lowered = jax.jit(lambda given: tracing.run(traced, given)).lower(traced.consts)
     if sum(each.elements for each in tracing.entries) > MOST_ELEMENTS:
         raise TooLargeError
-    run = lowered.compile(compiler_options=_FAST)
+    run = lowered.compile(compiler_options=FAST)
     arrays = jax.device_get(run(traced.consts))
     rows, near = [_hash(row) for row in arrays], NearValues()
 
@@ -208,9 +208,9 @@ class _Tracing:
         self, equation: Any, values: Sequence[_Value], program: int, *, alone: bool
     ) -> list[_Value]:
         name, params = equation.primitive.name, equation.params
-        self.unusual += filter(None, map(_describe_unusual, _walk(equation, name not in _INLINED)))
-        if name in _INLINED and _INLINED[name] in params:
-            inner = params[_INLINED[name]]
+        self.unusual += filter(None, map(_describe_unusual, _walk(equation, name not in INLINED)))
+        if name in INLINED and INLINED[name] in params:
+            inner = params[INLINED[name]]
             consts = [self._add(each) for each in getattr(inner, "consts", ())]
             return self._evaluate(inner, consts, values, program)
         bound = equation.primitive.get_bind_params(params)  # a pair until JAX 0.10
@@ -318,7 +318,7 @@ def _describe_unusual(equation: Any) -> str:
     is_again = name.startswith(_CHECKPOINTS) and params.get("differentiated")
     if is_again and params.get("prevent_cse", True):
         return f"{name}, which computes known values again"
-    hides = name not in _INLINED and not name.startswith(_WITH_INNER)
+    hides = name not in INLINED and not name.startswith(_WITH_INNER)
     if hides and any(list_inner(equation)):
         return f"{name}, whose work can't be followed"
     return name if any(each in name for each in _FENCES) else ""

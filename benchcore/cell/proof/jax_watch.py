@@ -11,6 +11,7 @@ from benchcore.cell.explain.jax_profile import Waits, count_calls, size_first_co
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
+from benchcore.cell.proof.jax_drawing import list_branches, list_draws
 from benchcore.cell.proof.manifest import join_readings, walk_equations
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ def is_profiling() -> dict[str, object]:
 
 
 def list_compiler_settings(jax: Any) -> dict[str, object]:
-    """The part of JAX's configuration by which XLA compiles."""
+    """The part of JAX's configuration by which XLA compiles, and stores what it compiled, and by
+    which random numbers are made: without `threefry_partitionable` of half as much work."""
     values = jax.config.values.items()
     return {name: each for name, each in values if any(part in name for part in _OF_COMPILERS)}
 
 
-_OF_COMPILERS = ("effort", "optimi", "xla")
+_OF_COMPILERS = ("cache", "effort", "optimi", "prng", "threefry", "xla")
 
 
 def describe_compiled(jax: Any, step: Callable[[], object]) -> str:
@@ -77,9 +79,14 @@ def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -
     found = {id(each): each for each in _list_constants(traced)}
     extended = jax.dtypes.extended  # keys of random numbers
     plain = [each for each in found.values() if not jax.dtypes.issubdtype(each.dtype, extended)]
+    draws = list_draws(traced)
     return Readings(
         arrays=[copy_to_host(each) for each in plain],
-        drawn=_count_drawn(traced),
+        drawn=sum(each.numbers for each in draws),
+        read=found.keys(),
+        memory=[(str(each.dtype), int(each.size)) for each in plain],
+        generators=[each.generator for each in draws],
+        branches=list(list_branches(traced)),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
         sizes=list(_list_sizes(traced)),
         rounded=_list_rounded(traced),
@@ -181,17 +188,6 @@ def _find_origins(jaxpr: Any) -> list[Any]:
             each = origins[each]
         found.append(each)
     return found
-
-
-def _count_drawn(traced: Any, times: int = 1) -> int:
-    """Random numbers: those of a loop as often as it runs."""
-    total = 0
-    for equation in getattr(traced, "jaxpr", traced).eqns:
-        if equation.primitive.name in ("random_bits", "rng_bit_generator", "rng_uniform"):
-            total += times * max(each.aval.size for each in equation.outvars)
-        inner = times * equation.params["length"] if equation.primitive.name == "scan" else times
-        total += sum(_count_drawn(each, inner) for each in list_inner(equation))
-    return total
 
 
 def _list_constants(closed: Any) -> Iterator[Any]:

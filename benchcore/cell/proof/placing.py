@@ -1,13 +1,17 @@
-"""Whether a program places its inputs by where their numbers stand, and not by what they are.
+"""Whether a program places its inputs by where their numbers stand, and not by what they are; and
+whether it places each of them once, with whole axes.
 
-Numbers that were sorted or grouped as they were placed are numbers that were given: comparing
-arrays (see `given`) can't show it.
+Numbers that were sorted, grouped or repeated as they were placed are numbers that were given:
+comparing arrays (see `given`) can't show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.program import ByName
@@ -16,8 +20,83 @@ if TYPE_CHECKING:
     import numpy as np
 
 BY_VALUE = "numbers that are placed by their values"
+CUT_UP = "inputs that are cut up, repeated or made into others"
+_FEW = 64
+"""Numbers that are compared first."""
+_MOST_COMPARED = 1 << 30
+"""Bytes of all inputs."""
+_OFF = 2**-8
+"""Relative, of numbers that were rounded to bfloat16."""
+_MOST_PLACES = 8
+"""Where a run of given numbers may begin, by its first one."""
 _MOST_MARKED = 1 << 23
 """Numbers; float32 holds two marks for each."""
+
+
+def describe_inputs(
+    place: Callable[[ByName], object], inputs: ByName, *, exact: bool = True
+) -> str | None:
+    """The manifest's reading of how a program places its inputs; None = fairly."""
+    return describe_placing(place, inputs, exact=exact) or describe_axes(
+        list_arrays(place(inputs)), inputs, exact=exact
+    )
+
+
+def describe_axes(placed: Iterable[Any], inputs: ByName, *, exact: bool = True) -> str | None:
+    """The manifest's reading of inputs that do not stand there once, as they were given or with
+    their axes in another order or direction, whole or in runs of rows (with zeros after them); None
+    = they do.
+
+    So images are no patches, and labels no rows of zeros and ones: both would be work of the step.
+    """
+    if sum(each.nbytes for each in inputs.values()) > _MOST_COMPARED:
+        return None
+    used: Counter[str] = Counter()
+    for each in placed:
+        if math.prod(each.shape) <= 1:
+            continue  # such as a count
+        found = _find_origin(copy_to_host(each).reshape(-1), inputs, exact=exact)
+        if found is None:
+            return CUT_UP
+        name, size = found
+        used[name] += size
+    return CUT_UP if any(used[name] > inputs[name].size for name in used) else None
+
+
+def _find_origin(flat: np.ndarray, inputs: ByName, *, exact: bool) -> tuple[str, int] | None:
+    """The name of the array that these are the numbers of, and how many of it."""
+    import numpy as np
+
+    def is_same(some: np.ndarray, others: np.ndarray) -> bool:
+        if exact or len(some) != len(others):
+            return np.array_equal(some, others)
+        return bool((abs(some - others) <= _OFF * abs(others)).all())
+
+    def widen(array: np.ndarray) -> np.ndarray:
+        kind = array.dtype.kind
+        return array.astype({"f": np.float32, "c": np.complex64}.get(kind, np.int64), copy=False)
+
+    flat = widen(flat)
+    for name, given in inputs.items():
+        given = widen(given)
+        for moved in _list_moved(given) if given.size == flat.size else ():
+            if is_same(flat[:_FEW], moved.flat[:_FEW]) and is_same(flat, moved.reshape(-1)):
+                return name, given.size
+    run = np.trim_zeros(flat, "b")
+    for name, given in inputs.items():
+        row = widen(given).reshape(-1)
+        begins = np.flatnonzero(abs(row - run[0]) <= _OFF * abs(run[0])) if len(run) else ()
+        for begin in begins[:_MOST_PLACES]:
+            if is_same(run, row[begin : begin + len(run)]):
+                return name, len(run)
+    return None
+
+
+def _list_moved(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The array with its axes in every order and direction."""
+    for directions in product((1, -1), repeat=array.ndim):
+        turned = array[tuple(slice(None, None, each) for each in directions)]
+        yield from (turned.transpose(order) for order in permutations(range(array.ndim)))
 
 
 def describe_placing(

@@ -21,7 +21,9 @@ from benchcore.cell.proof.own_code import CODE, list_own_code
 AS_SET = "as set"
 CONFIG = "config "
 """How the names of a framework's own settings begin."""
-_LATER = (CONFIG, CODE)
+FOLDER = "folder "
+"""How the names of variables begin that hold a folder, such as that of a compiler's caches."""
+_LATER = (CONFIG, CODE, FOLDER)
 """What does not count as a change if it did not exist before."""
 WORK = "work between steps"
 """The name of what `works_meanwhile` finds."""
@@ -30,12 +32,11 @@ Switches = Mapping[str, object]
 
 def list_process_switches() -> dict[str, object]:
     """Those of the interpreter and of the operating system, the code that measures, and the
-    environment variables. Variables that compilers set for themselves, such as the folder of their
-    cache, are left out."""
+    environment variables. Compilers may set folders that nobody has set."""
     variables = {
         f"variable {name}": value
         for name, value in os.environ.items()
-        if not name.startswith("_") and not name.endswith("_DIR")
+        if not name.startswith("_") and not name.endswith(_OF_FOLDERS)
     }
     return {
         "garbage collection": (gc.isenabled(), gc.get_threshold(), _list_own(gc.callbacks)),
@@ -43,19 +44,31 @@ def list_process_switches() -> dict[str, object]:
         "signals": _list_own(map(signal.getsignal, signal.valid_signals())),
         "timers": [signal.getitimer(each) != (0.0, 0.0) for each in _TIMERS],
         "threads": _list_own_threads(),
-        "tiny numbers": _SMALLEST / 2 > 0,
+        "tiny numbers": keeps_tiny(),
         "switch interval": sys.getswitchinterval(),
         "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
         "audit hooks": list(_audit_hooks),
         "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
         "process": _list_process_settings(),
         **variables,
+        **list_folders(),
         **list_own_code(),
     }
 
 
+def list_folders() -> dict[str, object]:
+    """The environment variables that hold a folder."""
+    found = os.environ.items()
+    return {f"{FOLDER}{name}": value for name, value in found if name.endswith(_OF_FOLDERS)}
+
+
+def keeps_tiny() -> bool:
+    """Whether this thread does not flush numbers that are too small."""
+    return _SMALLEST / 2 > 0
+
+
+_OF_FOLDERS = "_DIR"
 _SMALLEST = sys.float_info.min
-"""Half of it is 0 where a thread flushes numbers that are too small."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from benchcore.cell.explain.torch_products import watch_operators
-from benchcore.cell.proof.switches import AS_SET, describe_changes
+from benchcore.cell.proof.switches import AS_SET, describe_changes, list_folders
 
 _CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 _OF_GRAPHS = ("torch._functorch._aot_autograd", "torch._inductor")
@@ -74,8 +74,9 @@ class CompilerSettings:
 
 
 def _list_settings() -> dict[str, object]:
-    """Every setting as text: some are functions or lists, which code may change in place."""
-    found: dict[str, object] = {}
+    """Every setting as text: some are functions or lists, which code may change in place. Inductor
+    reads the folder of its caches from a variable each time."""
+    found = list_folders()
     for module in filter(None, map(sys.modules.get, _CONFIGS)):
         short = module.__name__.split(".")[1].lstrip("_")
         for name, entry in getattr(module, "_config", {}).items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.torch_products import run_as_written, run_operator, watch_operators
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof.given import ROUNDED, Readings
+from benchcore.cell.proof.given import ROUNDED, USUAL_GENERATOR, Readings
 from benchcore.cell.proof.host_calls import (
     NONE,
     is_named,
@@ -23,8 +23,9 @@ from benchcore.cell.proof.host_calls import (
 from benchcore.cell.proof.host_work import watch_calls
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.same_work import OPERATOR, list_calls
-from benchcore.cell.proof.switches import AS_SET, describe_changes
+from benchcore.cell.proof.switches import AS_SET, describe_changes, keeps_tiny
 from benchcore.cell.proof.torch_compiler import find_module, is_outside
+from benchcore.cell.proof.torch_drawing import read_generators
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -39,7 +40,8 @@ _OF_MODES = "is_multithreading_enabled"
 
 
 def list_switches(torch: Any) -> dict[str, object]:
-    """What torch's own getters return, as far as it is a plain value."""
+    """What torch's own getters return, as far as it is a plain value; and whether this thread keeps
+    tiny numbers, of which there is none."""
     found: dict[str, object] = {}
     for name in _list_getters(torch._C):
         try:
@@ -48,7 +50,7 @@ def list_switches(torch: Any) -> dict[str, object]:
             continue
         if isinstance(value, bool | int | float | str | torch.dtype):
             found[name.lstrip("_")] = value
-    return {**found, **_list_hooks(torch)}
+    return {**found, **_list_hooks(torch), "tiny numbers": keeps_tiny()}
 
 
 def _list_hooks(torch: Any) -> dict[str, object]:
@@ -128,7 +130,7 @@ def describe_graph(torch: Any, program: BoundProgram) -> str:
     gradients = [each.grad for each in left if each.is_leaf and each.grad is not None]
     if any(each.grad_fn is not None for each in (*left, *gradients)):
         return "keeps a graph"
-    tracked = program.infers and not all(each.is_inference() for each in left)
+    tracked = program.use_case == "infer" and not all(each.is_inference() for each in left)
     return "not in inference_mode" if tracked else NONE
 
 
@@ -158,6 +160,8 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     sizes: list[int] = []
     changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
+    generators: set[str] = set()
+    memory: list[tuple[str, int]] = []
     drawn, chosen = 0, _Chosen(torch)
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,7 +170,8 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
             storage = each.untyped_storage()
             if storage._cdata not in made and storage._cdata not in found:
                 found[storage._cdata] = copy_to_host(_whole(each))
-        before = _read_generators(torch, func, kwargs)
+                memory.append((str(each.dtype).removeprefix("torch."), _whole(each).numel()))
+        before = read_generators(torch, func, kwargs)
         out = func(*args, **kwargs)
         chosen.see_operator(sys._getframe(2), (args, kwargs, out))
         written = _identify(torch, out)
@@ -180,8 +185,9 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         if new:
             sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
         rounded.extend(_list_rounded(torch, func, args, out))
-        if _read_generators(torch, func, kwargs) != before:
+        if read_generators(torch, func, kwargs) != before:
             drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
+            generators.add(_name_generator(torch, (kwargs or {}).get("generator")))
         return out
 
     with run_as_written(torch), watch_operators(torch, run), watch_calls(chosen.see_call):
@@ -191,6 +197,9 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     return Readings(
         arrays=list(found.values()),
         drawn=drawn,
+        generators=generators,
+        memory=memory,
+        read=found.keys(),
         uncomputed=[
             copy_to_host(each) for each in left if each.untyped_storage()._cdata not in computed
         ],
@@ -259,17 +268,10 @@ def _list_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
     return [value for each, value in given if each.is_write]
 
 
-def _read_generators(torch: Any, func: Any, kwargs: Any) -> list[bytes]:
-    """The states of those that an operator may draw from: a draw changes them, and dropout and
-    attention don't always draw."""
-    if torch.Tag.nondeterministic_seeded not in func.tags:
-        return []
-    states = [torch.random.get_rng_state()]
-    if torch.cuda.is_initialized():
-        states += torch.cuda.get_rng_state_all()
-    own = (kwargs or {}).get("generator")
-    states += [] if own is None else [own.get_state()]
-    return [bytes(each.tolist()) for each in states]
+def _name_generator(torch: Any, own: Any) -> str:
+    """Of the one that an operator was given, if any."""
+    default = (None, torch.default_generator, *torch.cuda.default_generators)
+    return USUAL_GENERATOR if any(own is each for each in default) else "one of its own"
 
 
 def describe_optimizers(torch: Any) -> str:
@@ -280,6 +282,26 @@ def describe_optimizers(torch: Any) -> str:
         f"{name} off" for each in found for name in _KERNELS if each.defaults.get(name) is False
     )
     return "+".join(sorted(chosen)) or ("usual" if found else "none")
+
+
+def describe_hooks(torch: Any) -> str:
+    """What is called beside the modules that the process holds, and beside the gradients of their
+    parameters."""
+    objects = gc.get_objects()
+    modules = [each for each in objects if issubclass(type(each), torch.nn.Module)]
+    params = [param for each in modules for param in each._parameters.values() if param is not None]
+    return join_readings(
+        f"{name.strip('_').replace('_', ' ')} of {type(each).__name__}"
+        for each in (*modules, *params)
+        for name in _HOOKS
+        if getattr(each, name, None)
+    )
+
+
+_HOOKS = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
+    "_post_accumulate_grad_hooks",
+)  # fmt: skip
 
 
 def describe_compilers(torch: Any, mode: str) -> str:

@@ -24,7 +24,8 @@ from unittest import mock
 
 import numpy as np
 
-from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.bound_program import DRAWN, BoundProgram
+from benchcore.cell.proof.drawing import DROPPED, follow_draws, join_losses, repeats
 from benchcore.cell.runtime import Runtime
 from benchcore.program import REFERENCE, Arrays, ByName, Program
 from benchcore.workloads.contract import import_spec
@@ -91,6 +92,10 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
                 facts["state_update"] = held.get("state_update")
             evidence |= _evidence(bound, "after")
             facts["watched"] = _watch(runtime, bound) if job["watched"] else {}
+            if facts["watched"].get(DRAWN, "0") != "0" and bound.use_case == "train":
+                followed = follow_draws(bound.program, arrays, _wait, runtime.draw_given)
+                assert not repeats(followed)
+                facts["dropped"] = join_losses(followed)[DROPPED].tolist()
     facts["arrays_untouched"] = all(
         np.array_equal(array, untouched[name]) for name, array in _all_of(arrays)
     )
@@ -233,6 +238,7 @@ def _recorded_jits(job: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]
             )
             return result
 
+        call.lower = compiled.lower  # type: ignore[attr-defined]
         call.eval_shape = compiled.eval_shape  # type: ignore[attr-defined] # JAX's own sparse code
         return call
 

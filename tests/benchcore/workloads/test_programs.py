@@ -23,7 +23,7 @@ from benchcore.cell.proof.float64_rule import Evidence, Rule, judge
 from benchcore.cell.proof.given import ALL
 from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
-from benchcore.verdict.duel.parity import PLAIN
+from benchcore.verdict.duel.parity import MOST_UNLIKE_SIZES, PLAIN
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = [name for name in list_workloads() if not is_faulty(name)]
@@ -499,6 +499,11 @@ def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
     assert [text for text in seen if "the batching rule for aten::_scaled" not in text] == []
 
 
+def _drops(job: Job) -> bool:
+    dropping = ("efficientnet_b0", "mobilenet_v3_small")
+    return job.workload in dropping and job.case.startswith("tiny_train")
+
+
 def _is_adamw(job: Job) -> bool:
     """Torch's AdamW keeps its number of steps on the host, and reads it there."""
     return (job.workload, job.case.startswith("tiny_train")) == ("vit_b_16", True)
@@ -518,8 +523,15 @@ def test_the_checks_of_a_duel_find_nothing_in_a_fair_step(job: Job, outcomes: Ou
     other = job if job.arm == "stdlib" else dataclasses.replace(job, arm="jax", option=None)
     drawn = outcomes[other.key].facts["watched"].get("random_numbers")
     assert found.pop("random_numbers", None) == drawn
-    found.pop("operation_size", None)  # one side's is compared with the other's
     chosen = dict([job.option] if job.option else [])
+    found.pop("operation_size", None)  # of one side is compared where there are no products
+    for key in ("floats_read", "integers_read"):
+        _, most, more = MOST_UNLIKE_SIZES[key]
+        both = [outcomes[each.key].facts["watched"].get(key) for each in (job, other)]
+        sizes = [float(each.partition(" ")[0]) for each in both if each]
+        if len(sizes) == 2 and not chosen.keys() & PLAIN.keys():
+            assert max(sizes) <= most * min(sizes) + more, key
+        found.pop(key, None)
     for setting in ("batching", "per_sample"):
         uses = "vmap" if chosen.get(setting, "vmap") == "vmap" else "no vmap"
         assert found.pop(setting, uses) == uses
@@ -532,6 +544,15 @@ def test_the_checks_of_a_duel_find_nothing_in_a_fair_step(job: Job, outcomes: Ou
     draws = drawn not in (None, "0")
     assert draws == DRAWS.get((job.workload, job.case), draws)
     assert {name: each for name, each in found.items() if each not in (*FAIR, ALL)} == {}
+
+
+@pytest.mark.parametrize(
+    "job", [job for job in WATCHED if job.arm.startswith("torch") and _drops(job)], ids=_key
+)
+def test_steps_that_are_given_the_same_random_numbers_agree(job: Job, outcomes: Outcomes) -> None:
+    partner = dataclasses.replace(job, arm="jax", option=None)
+    losses, wanted = (outcomes[each.key].facts["dropped"] for each in (job, partner))
+    assert losses == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)

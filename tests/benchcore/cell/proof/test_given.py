@@ -224,6 +224,30 @@ def test_updates_without_an_optimiser_are_named() -> None:
     assert seen.list_unfair(1) == {"optimizer": "updates of its own"}
 
 
+def test_unusual_generators_and_branches_are_named() -> None:
+    usual = Readings(arrays=[], drawn=9, generators=["usual"])
+    assert usual.list_unfair(1) == {}
+    seen = Readings(arrays=[], drawn=9, generators=["usual", "key<urbg>"], branches=["cond"])
+    assert seen.list_unfair(1) == {"generator": "key<urbg>", "branches": "cond"}
+
+
+def test_a_step_must_read_the_parameters_that_its_program_reports() -> None:
+    mine, other = np.zeros(3), np.zeros(3)
+    seen = Readings(arrays=[], drawn=0, read={id(mine)})
+    assert seen.list_unfair(1, [mine]) == {}
+    assert seen.list_unfair(1, [mine, other]) == {"params": "others than the step reads"}
+
+
+def test_what_a_step_reads_is_counted_whole_and_may_not_be_narrow() -> None:
+    memory = [("float32", 100), ("bfloat16", 70), ("int64", 80), ("bool", 90), ("int8", 5)]
+    seen = Readings(arrays=[], drawn=0, memory=memory)
+    sizes = {"floats_read": "540 bytes", "integers_read": "85 numbers"}
+    assert seen.describe_memory(exact=False) == sizes
+    assert seen.describe_memory(exact=True) == {**sizes, "reads": "numbers in bfloat16"}
+    narrow = Readings(arrays=[], drawn=0, memory=[("float8_e4m3fn", 65), ("int8", 65)])
+    assert narrow.describe_memory(exact=True)["reads"] == "numbers in float8_e4m3fn int8"
+
+
 def test_settings_of_vmap_are_read_where_a_workload_has_them() -> None:
     def read(*settings: str, use_case: str = "infer", **chosen: str) -> object:
         seen = Readings(arrays=[], drawn=0, chosen=chosen)

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.placing import BY_VALUE, describe_placing
+from benchcore.cell.proof.placing import (
+    BY_VALUE,
+    CUT_UP,
+    describe_axes,
+    describe_inputs,
+    describe_placing,
+)
 from benchcore.program import ByName
 
 _INPUTS = {
@@ -69,3 +75,53 @@ def test_digits_are_placed_where_a_precision_holds_no_large_numbers() -> None:
 def test_nothing_is_known_of_small_integers_and_of_no_inputs() -> None:
     assert describe_placing(np.sort, {"bytes": np.zeros(9, np.uint8)}) is None
     assert describe_placing(dict, {}) is None
+
+
+_RNG = np.random.Generator(np.random.PCG64(3))
+_BATCH = {
+    "images": _RNG.standard_normal((4, 3, 8, 8), dtype=np.float32),
+    "labels": _RNG.integers(0, 10, 100, dtype=np.int32),
+}
+_IMAGES, _LABELS = _BATCH.values()
+_PATCHES = _IMAGES.reshape(4, 3, 2, 4, 2, 4).transpose(0, 2, 4, 1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        [_IMAGES, _LABELS],
+        [np.ascontiguousarray(_IMAGES.transpose(0, 2, 3, 1)), _LABELS.astype(np.int64)],
+        [_IMAGES.reshape(4, -1), np.float32(7)],
+        [_IMAGES.transpose(0, 2, 1, 3)[:, ::-1, :, ::-1], _LABELS],
+        [_IMAGES[:1], np.concatenate([_IMAGES[1:], 0 * _IMAGES[:1]])],
+    ],
+    ids=("as they are", "in another order", "in one row", "mirrored", "in runs, and padded"),
+)
+def test_inputs_may_stand_in_another_order_of_axes(placed: list[np.ndarray]) -> None:
+    assert describe_axes(placed, _BATCH) is None
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        [np.ascontiguousarray(_PATCHES)],
+        [_IMAGES, _IMAGES],
+        [_IMAGES, _IMAGES[:2]],
+        [np.eye(10, dtype=np.float32)[_LABELS]],
+        [np.eye(10, dtype=bool)[_LABELS[:4]]],
+        [_IMAGES * 2],
+    ],
+    ids=("patches", "twice", "a part twice", "rows of labels", "few rows", "scaled"),
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_inputs_that_are_cut_up_or_repeated_are_named(
+    placed: list[np.ndarray], exact: bool
+) -> None:
+    assert describe_axes(placed, _BATCH, exact=exact) == CUT_UP
+    assert describe_inputs(lambda inputs: placed, {**_BATCH, "bytes": np.zeros(9, np.uint8)})
+
+
+def test_inputs_may_be_rounded_where_a_precision_rounds_them() -> None:
+    rounded = [np.float32(np.float16(_IMAGES)), _LABELS]
+    assert describe_axes(rounded, _BATCH, exact=False) is None
+    assert describe_axes(rounded, _BATCH) == CUT_UP
