@@ -131,13 +131,13 @@ def _list_violations(side: ParitySide) -> list[str]:
 
 
 def _judge_sizes(a: ParitySide, b: ParitySide) -> list[str]:
-    """Whether one side computes in smaller pieces, which no arm requested."""
+    """Whether one side computes in smaller pieces, or reads more, which no arm requested."""
     if not all(map(_is_plain, (a, b))):
         return []
     return [
-        f"{_describe_difference(key, a, b)}: one side computes in smaller pieces"
-        for key, most in MOST_UNLIKE_SIZES.items()
-        if _are_unlike([_read_sizes(side, key) for side in (a, b)], most)
+        f"{_describe_difference(key, a, b)}: one side {what}"
+        for key, (what, most, more) in MOST_UNLIKE_SIZES.items()
+        if _are_unlike([_read_sizes(side, key) for side in (a, b)], most, more)
     ]
 
 
@@ -145,9 +145,9 @@ def _is_plain(side: ParitySide) -> bool:
     return all(side.settings.get(key, usual) == usual for key, usual in PLAIN.items())
 
 
-def _are_unlike(sizes: Sequence[Sequence[float]], most: float) -> bool:
+def _are_unlike(sizes: Sequence[Sequence[float]], most: float, more: float) -> bool:
     found = [each for of_side in sizes for each in of_side]
-    return all(sizes) and max(found) > most * min(found)
+    return all(sizes) and max(found) > most * min(found) + more
 
 
 def _read_sizes(side: ParitySide, key: str) -> list[float]:
@@ -156,11 +156,18 @@ def _read_sizes(side: ParitySide, key: str) -> list[float]:
     return [float(each.partition(" ")[0]) for each in readings if each]
 
 
-MOST_UNLIKE_SIZES = {"product_size": 1.5, "operation_size": 5.0}
+MOST_UNLIKE_SIZES = {
+    "product_size": ("computes in smaller pieces", 1.5, 0.0),
+    "operation_size": ("computes in smaller pieces", 5.0, 0.0),
+    "floats_read": ("reads more than the other", 1.02, 256.0),
+    "integers_read": ("reads more than the other", 1.02, 128.0),
+}
 """How many times as large one side's typical product may be as the other's (FLOP), and where there
-are no products its typical operation (elements). Of our tiny cases: at most 1.11 times (gradients
-per sample, whose attention torch's `vmap` takes apart), and 4 times (`ops tiny_op_gather`, whose
-few indices JAX checks one by one; larger cases: 1.0)."""
+are no products its typical operation (elements); and how much more (bytes of floats, and integers)
+a step may read of what was there before it: ours differ by counts of steps and batches alone. Of
+our tiny cases: at most 1.11 times (gradients per sample, whose attention torch's `vmap` takes
+apart), and 4 times (`ops tiny_op_gather`, whose few indices JAX checks one by one; larger cases:
+1.0)."""
 _IN_PIECES = ("batching", "chunk", "per_sample", "kernel", "aggregate", "strategy", "processes")
 PLAIN = {each.name: each.default for each in fields(BuildSettings) if each.name in _IN_PIECES}
 """The defaults of settings by which an arm chooses in what pieces a step computes."""
@@ -173,16 +180,22 @@ _OF_EVERY_SIDE = {
     "compile_options": "as set",
     "bf16_exponentials": "none",
     "autograd_graph": "none",
+    "params": "read",
+    "processes": "none",
+    "generator": "usual",
+    "branches": "none",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
 copies from or to the host. It returns all that it computes, so that the harness waits for it, and
 reads the parameters and inputs that it was given, not what was computed of them beforehand. No step
-of torch keeps a graph for a backward pass that nobody runs."""
+of torch keeps a graph for a backward pass that nobody runs. A step draws random numbers with its
+framework's own generator, and no number of a state decides what it computes."""
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),
     "compiled_whole": ("not read",),
     "optimizer": ("not read",),
+    "hooks": ("not read",),
     "shapes": ("not read", "none"),
     **dict.fromkeys(("aggregate", "batching", "kernel", "model", "per_sample"), ("not read",)),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
@@ -218,7 +231,7 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         "autotune": side.settings.get("cudnn_benchmark", "off") if on_gpu else "none",
         "layout": layouts[side.settings.get("layout", "contiguous")],
         **({"optimizer": "usual" if compiles_update else update} if trains else {}),
-        **({"compiled_whole": "yes"} if _is_plain(side) else {}),
+        **({"compiled_whole": "yes", "hooks": "none"} if _is_plain(side) else {}),
         "model": side.settings.get("model", "modules"),
         "shapes": side.settings.get("shapes", "automatic"),
         **_require_chosen(side),

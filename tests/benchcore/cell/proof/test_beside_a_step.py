@@ -94,7 +94,7 @@ def test_a_call_of_torch_that_runs_no_operator_is_work_of_the_host(
 _TORCH_BESIDE = """
 import torch
 from benchcore.cell.proof.switches import describe_changes
-from benchcore.cell.proof.torch_watch import describe_optimizers, list_switches
+from benchcore.cell.proof.torch_watch import describe_hooks, describe_optimizers, list_switches
 
 before = list_switches(torch)
 with torch.autograd.profiler.profile():
@@ -109,6 +109,15 @@ handle.remove()
 with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
     print(describe_changes(before, list_switches(torch)))
 print(describe_changes(before, list_switches(torch)))
+module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+print(describe_hooks(torch))
+module[0].register_forward_hook(lambda *given: None)
+module[0].weight.register_hook(lambda gradient: None)
+print(describe_hooks(torch))
+torch.set_flush_denormal(True)
+print(describe_changes(before, list_switches(torch)))
+torch.set_flush_denormal(False)
+print(describe_changes(before, list_switches(torch)))
 """
 
 
@@ -122,6 +131,10 @@ def test_what_torch_runs_beside_its_operations_is_a_switch(
         "foreach off",
         "hooks of all modules ['_global_forward_hooks']",
         "hooks of saved tensors True",
+        AS_SET,
+        "none",
+        "backward hooks of Parameter+forward hooks of Linear",
+        "tiny numbers False",
         AS_SET,
     ]
 
@@ -143,6 +156,9 @@ jax.config.update("jax_disable_most_optimizations", True)
 jax.jit(lambda x: x * x)(placed)
 jax.config.update("jax_disable_most_optimizations", False)
 print(describe_changes(before, runtime.switches()))
+with jax.threefry_partitionable(False):
+    jax.jit(lambda x: x - x)(placed)
+print(describe_changes(before, runtime.switches()))
 print(any(is_profiling()["profiler"]))
 jax.profiler.start_trace(tempfile.mkdtemp())
 print(any(is_profiling()["profiler"]))
@@ -156,8 +172,10 @@ def test_a_profiler_of_jax_and_how_it_compiles_are_switches(
     framework_python: Callable[[str], Path],
 ) -> None:
     printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE).splitlines()
-    changed = "settings while compiling ['jax_disable_most_optimizations True']"
-    assert printed == [AS_SET, changed, "False", "True", "False"]
+    options = "'jax_disable_most_optimizations True'"
+    changed = [options, f"{options}, 'jax_threefry_partitionable False'"]
+    found = [f"settings while compiling [{each}]" for each in changed]
+    assert printed == [AS_SET, *found, "False", "True", "False"]
 
 
 _GRAPHS = """
@@ -179,11 +197,11 @@ def infer(mode):
             return {"logits": images @ weight}
     return step
 
-def describe(step, infers=False):
-    return describe_graph(torch, SimpleNamespace(plain_step=step, infers=infers))
+def describe(step, use_case=""):
+    return describe_graph(torch, SimpleNamespace(plain_step=step, use_case=use_case))
 
 for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
-    print(describe(infer(mode), True))
+    print(describe(infer(mode), "infer"))
 print(describe(infer(torch.no_grad)))
 print(describe(train))
 print(describe(lambda: train(create_graph=True)))

@@ -45,7 +45,10 @@ def _compile() -> None:
         callback("a compilation")
 
 
-def test_a_setting_that_differs_while_torch_compiles_is_named(config: Any) -> None:
+def test_a_setting_that_differs_while_torch_compiles_is_named(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "ours")
     settings = CompilerSettings()
     before = settings.list_switches()
     settings.watch("max-autotune", "automatic")
@@ -57,7 +60,12 @@ def test_a_setting_that_differs_while_torch_compiles_is_named(config: Any) -> No
     config.epilogue_fusion = True
     config.passes.append("own")
     _compile()
+    monkeypatch.setenv("OWN_CACHE_DIR", "new")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "own")
+    config.passes.clear()
+    _compile()
     assert settings.list_switches()["settings while compiling"] == [
+        "folder TORCHINDUCTOR_CACHE_DIR 'own'",
         "inductor.epilogue_fusion 'False'",
         "inductor.passes \"['own']\"",
     ]

@@ -60,6 +60,10 @@ def test_a_library_that_one_side_never_loaded_is_no_difference(seen: dict[str, s
         ("compile_options", "epilogue_fusion False"),
         ("bf16_exponentials", "exp, rsqrt"),
         ("autograd_graph", "keeps a graph"),
+        ("generator", "key<urbg>"),
+        ("branches", "cond with 128 elements"),
+        ("processes", "left its group: sh"),
+        ("params", "others than the step reads"),
     ],
 )
 def test_what_no_side_may_do_voids_the_pair_even_if_both_do_it(key: str, found: str) -> None:
@@ -209,6 +213,32 @@ def test_work_in_smaller_pieces_on_one_side_voids_the_pair(
     assert (parity.fair, "smaller pieces" in "".join(parity.violations)) == (fair, not fair)
     chosen = compare_sides(sides[0], _torch({"per_sample": "loop"}, product_size=of_torch), "t")
     assert not chosen.violations
+
+
+@pytest.mark.parametrize(
+    ("key", "of_jax", "of_torch", "fair"),
+    [
+        ("floats_read", "1000000 bytes", "1020000 bytes", True),
+        ("floats_read", "1000000 bytes", "1030000 bytes", False),
+        ("floats_read", "2000000 bytes", "1000000 bytes", False),
+        ("floats_read", "0 bytes", "200 bytes", True),
+        ("integers_read", "100000 numbers", "104000 numbers", False),
+        ("integers_read", "0 numbers", "100 numbers", True),
+    ],
+)
+def test_a_side_that_reads_more_than_the_other_voids_the_pair(
+    key: str, of_jax: str, of_torch: str, fair: bool
+) -> None:
+    parity = compare_sides(_jax(**{key: of_jax}), _torch(**{key: of_torch}), "default")
+    assert (parity.fair, "reads more" in "".join(parity.violations)) == (fair, not fair)
+
+
+def test_hooks_of_modules_void_the_pair_unless_its_arm_chose_pieces() -> None:
+    hooks = "forward hooks of Linear"
+    violations = compare_sides(_jax(), _torch(hooks=hooks), "default").violations
+    assert violations == (f"hooks of torch reads '{hooks}', where 'none' is required",)
+    for fair in (_torch(hooks="none"), _torch({"per_sample": "opacus"}, hooks=hooks)):
+        assert compare_sides(_jax(), fair, "default").violations == ()
 
 
 def test_other_random_numbers_on_one_side_void_the_pair() -> None:
