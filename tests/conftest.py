@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from cached_compiler import put_before
 from duel_orders import copy_inside_ring
 from forked_contenders import fork_contenders
 from hypothesis import HealthCheck, settings
@@ -106,6 +108,20 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Duels of tests that run at the same time don't wait for each other."""
     os.environ["DEADHEAT_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cached_compiler(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Inductor compiles a program once a test run."""
+    if compiler := shutil.which("g++"):
+        folder = put_before(compiler, _shared_folder(tmp_path_factory) / "compiled")
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def uncached_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at how long a compilation takes."""
+    monkeypatch.setenv("PATH", os.environ["PATH"].partition(os.pathsep)[2])
 
 
 @pytest.fixture(scope="session", autouse=True)
