@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from cached_compiler import put_before
 from duel_orders import copy_inside_ring
-from forked_contenders import fork_contenders
+from forked_contenders import FrameworkServers, fork_contenders, serve_frameworks
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from postgres_server import serve_postgres
@@ -204,15 +204,40 @@ def short_blocks() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def forked_contenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Duels that run meanwhile import each framework once. For tests that look at no start."""
+@pytest.fixture(scope="session")
+def framework_servers() -> Iterator[FrameworkServers]:
+    """Processes that have imported a framework, and fork others."""
+    with serve_frameworks() as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def forking_ring(
+    tmp_path_factory: pytest.TempPathFactory, framework_servers: FrameworkServers
+) -> Path:
+    """The measured layer, whose contenders are forked. For tests that look at no start."""
     ring = tmp_path_factory.mktemp("ring") / hash_inside()
     copy_inside_ring(ring)
-    fork_contenders(ring)
+    fork_contenders(ring, framework_servers)
+    return ring
+
+
+@pytest.fixture(scope="module")
+def forked_contenders(forking_ring: Path) -> Iterator[None]:
+    """Duels and proofs that run meanwhile use `forking_ring`: each framework is imported once."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("benchcore.running.duels.take_snapshot", lambda folder: ring)
+        for module in ("duels", "equivalence"):
+            patched.setattr(
+                f"benchcore.running.{module}.take_snapshot", lambda folder: forking_ring
+            )
         yield
+
+
+@pytest.fixture
+def forking_snapshot(snapshot: Path, framework_servers: FrameworkServers) -> Path:
+    """The same `snapshot`, whose contenders are forked from now on."""
+    fork_contenders(snapshot, framework_servers)
+    return snapshot
 
 
 @pytest.fixture(scope="module")

@@ -105,6 +105,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     prefect_api: None,
+    forked_contenders: None,
 ) -> None:
     """Of two versions: the second one does its work a hundred times over; and of the packages
     that differ between them, whichever environment has the new flax."""

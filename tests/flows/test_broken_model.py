@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from duel_orders import copy_inside_ring
+from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.requests import Placement
@@ -56,7 +57,10 @@ def state(
 
 
 def test_a_broken_model_gets_no_ratio_onto_the_page(
-    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: State,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    framework_servers: FrameworkServers,
 ) -> None:
     """Its mistake is so small that in bf16 the outputs agree: only the proof shows it."""
     ring = tmp_path / hash_inside()
@@ -65,6 +69,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     source = broken.read_text()
     assert "nn.ReLU()" in source
     broken.write_text(source.replace("nn.ReLU()", "nn.LeakyReLU(1e-4)"))
+    fork_contenders(ring, framework_servers)
     for module in (duels, equivalence):
         monkeypatch.setattr(module, "take_snapshot", lambda folder: ring)
 

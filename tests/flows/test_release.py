@@ -22,7 +22,10 @@ from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import open_state
 from flows.release import release
 
-pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
+pytestmark = [
+    pytest.mark.provisions,
+    pytest.mark.usefixtures("prefect_api", "forked_contenders", "disturbed_blocks"),
+]
 
 
 def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch) -> None:

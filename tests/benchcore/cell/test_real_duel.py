@@ -24,7 +24,7 @@ from benchcore.workloads.small_lm.spec import NETWORK as SMALL_LM_NETWORK
 from benchcore.workloads.small_lm.spec import SPEC as SMALL_LM
 from data_checks.check import check_campaign
 
-pytestmark = pytest.mark.provisions
+pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("forking_snapshot")]
 Environments = Callable[[str], EnvironmentRecord]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from command_line import run_here
 from duel_orders import copy_inside_ring
+from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments import tune
@@ -273,6 +274,7 @@ def planted(
     tmp_path_factory: pytest.TempPathFactory,
     short_blocks: None,
     disturbed_blocks: None,
+    framework_servers: FrameworkServers,
 ) -> Iterator[tuple[State, dict[str, Any], DirectMeasurer]]:
     """A search in which a candidate is fastest but wrong, and another one faster and right."""
     state = open_state(tmp_path_factory.mktemp("tuned"))
@@ -282,6 +284,7 @@ def planted(
     source = building.read_text(encoding="utf-8")
     assert source.count(_BIND) == 1, "building.py has changed"
     building.write_text(source.replace(_BIND, _PLANT), encoding="utf-8")
+    fork_contenders(ring, framework_servers)
     measurer = DirectMeasurer(state, framework_environment)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchcore.running.duels.take_snapshot", lambda folder: ring)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring
 
 from benchcore.errors import CampaignIncompleteError
 from benchcore.protocol import EnvironmentRecord
@@ -40,11 +39,15 @@ def _rows(wanted: ProofRequest, state: State) -> Rows:
 
 @pytest.fixture(scope="module")
 def proven(
-    framework_environment: Environments, tmp_path_factory: pytest.TempPathFactory
+    framework_environment: Environments,
+    tmp_path_factory: pytest.TempPathFactory,
+    forking_ring: Path,
 ) -> tuple[State, ProofRequest]:
     state = open_state(tmp_path_factory.mktemp("proven"))
     wanted = _wanted(framework_environment, num_seeds=2)
-    prove(wanted, state, lambda text: None, repeat=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(equivalence, "take_snapshot", lambda folder: forking_ring)
+        prove(wanted, state, lambda text: None, repeat=False)
     return state, wanted
 
 
@@ -124,27 +127,26 @@ def _processes_of(state: State) -> list[str]:
 
 def _prove_broken(
     environments: Environments,
-    tmp_path: Path,
+    snapshot: Path,
     monkeypatch: pytest.MonkeyPatch,
     change: tuple[str, str, str],
     **changes: Any,
 ) -> Rows:
     """The rows of a pass whose measured layer has one line changed on purpose."""
     file, right, wrong = change
-    copy_inside_ring(tmp_path / "ring")
-    path = tmp_path / "ring" / "benchcore" / file
+    path = snapshot / "benchcore" / file
     source = path.read_text()
     assert right in source
     path.write_text(source.replace(right, wrong))
-    monkeypatch.setattr(equivalence, "take_snapshot", lambda folder: tmp_path / "ring")
-    state = open_state(tmp_path / "state")
+    monkeypatch.setattr(equivalence, "take_snapshot", lambda folder: snapshot)
+    state = open_state(snapshot.parent / "state")
     wanted = _wanted(environments, **changes)
     prove(wanted, state, lambda text: None, repeat=False)
     return _rows(wanted, state)
 
 
 def test_a_side_that_computes_coarser_than_its_label_fails(
-    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    framework_environment: Environments, forking_snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = (
         "workloads/mlp/in_jax.py",
@@ -153,7 +155,7 @@ def test_a_side_that_computes_coarser_than_its_label_fails(
         "10 if value.dtype == jnp.float32 else 52) @ params",
     )
     settings = {"use_cases": ("infer",)}
-    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    rows = _prove_broken(framework_environment, forking_snapshot, monkeypatch, change, **settings)
     row = rows["infer", "logits"]
     assert row["reference_error"] < 1e-12
     assert not row["passed"]
@@ -161,18 +163,18 @@ def test_a_side_that_computes_coarser_than_its_label_fails(
 
 
 def test_a_side_that_crashes_is_not_proven_with_a_reason(
-    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    framework_environment: Environments, forking_snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = ("workloads/mlp/in_torch.py", "nn.ReLU()", "nn.NoSuchThing()")
     settings = {"use_cases": ("infer",)}
-    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    rows = _prove_broken(framework_environment, forking_snapshot, monkeypatch, change, **settings)
     (row,) = rows.values()
     assert not row["passed"]
     assert "crash in prove" in row["reason"] and "NoSuchThing" in row["reason"]
 
 
 def test_the_log_of_a_proof_process_that_dies_is_reported(
-    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    framework_environment: Environments, forking_snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = (
         "cell/proof/run.py",
@@ -180,4 +182,4 @@ def test_the_log_of_a_proof_process_that_dies_is_reported(
         "        raise OSError('no luck')\n        order, started_at =",
     )
     with pytest.raises(CampaignIncompleteError, match="no luck"):
-        _prove_broken(framework_environment, tmp_path, monkeypatch, change)
+        _prove_broken(framework_environment, forking_snapshot, monkeypatch, change)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_contenders import FrameworkServers
 
 from benchcore.cell.failures.workarounds import xla_flags_of
 from benchcore.planning.catalog import load_spec
-from benchcore.protocol import EnvironmentRecord
 from benchcore.workloads.settings import XLA_FLAGS
 
 ROOT = Path(__file__).parents[3]
@@ -72,23 +70,27 @@ print(json.dumps(found))
 """
 
 
-def _run(
-    environment: EnvironmentRecord, jobs: list[Mapping[str, Any]], flags: str = ""
-) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [environment.python, "-P", "-s", "-c", _RUN, json.dumps(jobs)],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "CUDA_VISIBLE_DEVICES": "",
-            "XLA_FLAGS": flags,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def run(framework_python: Callable[[str], Path], framework_servers: FrameworkServers) -> Run:
+    """Run jobs of a framework in a process of its own, with flags of XLA's."""
+
+    def run_jobs(framework: str, jobs: list[Mapping[str, Any]], flags: str = "") -> Any:
+        done = framework_servers.run(
+            framework_python(framework),
+            [framework, *(["torch._dynamo"] if framework == "torch" else [])],
+            _RUN,
+            json.dumps(jobs),
+            PYTHONPATH=str(ROOT),
+            CUDA_VISIBLE_DEVICES="",
+            XLA_FLAGS=flags,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run_jobs
 
 
 def _job(workload: str, case: str, framework: str, **settings: str) -> dict[str, Any]:
@@ -114,11 +116,11 @@ _UPDATES = {"foreach": "aten::_foreach_add_", "fused": "aten::_fused_sgd_"}
 
 
 def test_every_way_of_updating_computes_the_same_and_is_what_ran(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     ways = ("usual", "foreach", "fused", "compiled")
     jobs = [_job("mlp", "tiny_train", "torch", optimizer=each) for each in ways]
-    found = dict(zip(ways, _run(framework_environment("torch"), jobs), strict=True))
+    found = dict(zip(ways, run("torch", jobs), strict=True))
 
     for each in found.values():
         _check_equal("mlp", "tiny_train", found["usual"], each)
@@ -129,22 +131,20 @@ def test_every_way_of_updating_computes_the_same_and_is_what_ran(
 
 
 @pytest.mark.parametrize("case", ["tiny_infer", "tiny_train"])
-def test_functions_compute_what_modules_do_and_call_none(
-    case: str, framework_environment: Callable[[str], EnvironmentRecord]
-) -> None:
+def test_functions_compute_what_modules_do_and_call_none(case: str, run: Run) -> None:
     jobs = [
         {**_job("mlp", case, "torch", compile=mode, model=model), "counted": True}
         for mode in ("none", "default")
         for model in ("modules", "functions")
     ]
-    found = _run(framework_environment("torch"), jobs)
+    found = run("torch", jobs)
     for each in found:
         _check_equal("mlp", case, found[0], each)
     assert [each["model"] for each in found] == ["modules", "functions"] * 2
 
 
 def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     case = ("vit_b_16", "tiny_train")
     jobs = [
@@ -153,7 +153,7 @@ def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
         _job(*case, "torch", attention="math"),
         _job(*case, "torch", attention="cudnn"),
     ]
-    usual, flash, math, missing = _run(framework_environment("torch"), jobs)
+    usual, flash, math, missing = run("torch", jobs)
 
     for each in (flash, math):
         _check_equal(*case, usual, each)
@@ -169,10 +169,10 @@ def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
 
 
 def test_jax_never_replaces_an_attention_that_the_device_lacks(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     job = _job("vit_b_16", "tiny_infer", "jax", attention="cudnn")
-    (found,) = _run(framework_environment("jax"), [job])
+    (found,) = run("jax", [job])
     assert "error" in found
     assert "evidence" not in found
 
@@ -202,7 +202,7 @@ def test_every_batching_of_an_ensemble_computes_the_reference(
     framework: str,
     mode: str,
     cases: Sequence[str],
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     jobs = [
         _job("ensemble", case, framework, compile=mode, batching=way)
@@ -211,7 +211,7 @@ def test_every_batching_of_an_ensemble_computes_the_reference(
     ]
     spec = load_spec("ensemble")
     assert spec.reference is not None
-    for job, each in zip(jobs, _run(framework_environment(framework), jobs), strict=True):
+    for job, each in zip(jobs, run(framework, jobs), strict=True):
         case = spec.cases[job["case"]]
         exact = spec.reference(case, spec.make_arrays(case, 7))
         assert "error" not in each, (job, each["error"])
@@ -220,7 +220,7 @@ def test_every_batching_of_an_ensemble_computes_the_reference(
 
 
 def test_an_eager_gradient_of_an_ensemble_runs_no_needless_program(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     """Eagerly each operation is a program of its own: a sum of losses that nothing reads is one."""
     jobs = [
@@ -228,7 +228,7 @@ def test_an_eager_gradient_of_an_ensemble_runs_no_needless_program(
         for way in _BATCHINGS
     ]
     shares = ("elements", "operations", "copies", "nearly")
-    for found in _run(framework_environment("jax"), jobs):
+    for found in run("jax", jobs):
         assert found["needless"] == {**dict.fromkeys(shares, 0), "names": [], "unusual": []}
 
 
@@ -248,10 +248,10 @@ def test_a_new_shape_is_compiled_unless_it_is_padded_or_dynamic(
     settings: dict[str, str],
     end: str,
     compiled: int,
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     job = _job("recompile", f"tiny_infer{end}", framework, **settings)
-    (found,) = _run(framework_environment(framework), [job])
+    (found,) = run(framework, [job])
     assert found["compiled"] == compiled, found
     assert found["while_compiling"] == [], "a fair setting would be refused"
 
@@ -283,16 +283,11 @@ print(json.dumps(compiled))
 
 
 def test_jax_compiles_each_shape_even_of_a_function_that_was_exported_for_any(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    framework_python: Callable[[str], Path], framework_servers: FrameworkServers
 ) -> None:
     """What the Guide states of dynamic shapes in JAX, which no row answers."""
-    done = subprocess.run(
-        [framework_environment("jax").python, "-P", "-s", "-c", _EXPORTED],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    python, settings = framework_python("jax"), {"PYTHONPATH": str(ROOT)}
+    done = framework_servers.run(python, ["jax"], _EXPORTED, **settings, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [1, 1, 0, 1]
 
@@ -301,9 +296,9 @@ _CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla
 
 
 @pytest.fixture(scope="module")
-def usual(framework_environment: Callable[[str], EnvironmentRecord]) -> dict[str, Any]:
+def usual(run: Run) -> dict[str, Any]:
     """What JAX computes without a flag."""
-    (found,) = _run(framework_environment("jax"), [_job("mlp", "tiny_train", "jax")])
+    (found,) = run("jax", [_job("mlp", "tiny_train", "jax")])
     return found
 
 
@@ -311,22 +306,22 @@ def usual(framework_environment: Callable[[str], EnvironmentRecord]) -> dict[str
 def test_a_flag_of_xla_reaches_it_and_computes_the_same(
     name: str,
     usual: dict[str, Any],
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     job = _job("mlp", "tiny_train", "jax", xla=name)
     (flag,) = xla_flags_of(job["settings"], "cpu")
-    (found,) = _run(framework_environment("jax"), [job], flags=flag)
+    (found,) = run("jax", [job], flags=flag)
 
     assert found["xla_flags"] == flag == XLA_FLAGS[name]
     _check_equal("mlp", "tiny_train", usual, found)
 
 
 def test_every_flag_is_known_to_the_newest_jax(
-    framework_environment: Callable[[str], EnvironmentRecord],
+    run: Run,
 ) -> None:
     """XLA aborts at an unknown flag: a search would then lose this candidate."""
-    (found,) = _run(
-        framework_environment("jax"),
+    (found,) = run(
+        "jax",
         [_job("mlp", "tiny_infer", "jax")],
         flags=" ".join(XLA_FLAGS.values()),
     )

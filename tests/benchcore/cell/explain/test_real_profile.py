@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from duel_orders import copy_inside_ring, make_order, run_order
+from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
 from benchcore.state import open_state
@@ -294,12 +295,14 @@ _BROKEN = {
 @pytest.fixture(scope="module")
 def judged(
     framework_environment: Callable[[str], EnvironmentRecord],
+    framework_servers: FrameworkServers,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[tuple[str | None, str], str]]:
     """Document, ratio and marks of a duel whose sides wait and copy in each step; torch
     keeps to one input buffer."""
     folder = tmp_path_factory.mktemp("duel")
     copy_inside_ring(folder / "snapshot")
+    fork_contenders(folder / "snapshot", framework_servers)
     for name, changes in _BROKEN.items():
         file = folder / "snapshot" / "benchcore" / "workloads" / "mlp" / name
         source = file.read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from duel_orders import copy_inside_ring, ignore_host_load, make_dataset, make_order, run_order
+from forked_contenders import FrameworkServers, fork_contenders
 from image_folders import write_digits
 
 from benchcore.planning.catalog import load_spec
@@ -77,7 +78,9 @@ def _edit(snapshot: Path, name: str, old: str, new: str) -> None:
 
 @pytest.fixture(scope="module")
 def trained(
-    framework_environment: Environments, tmp_path_factory: pytest.TempPathFactory
+    framework_environment: Environments,
+    framework_servers: FrameworkServers,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The document of a duel without dropout, whose draws differ between frameworks, and its rows:
     2 epochs of 2 batches of 16 at 64 pixels. (At 32 the last maps are of one pixel, and gradients
@@ -86,6 +89,7 @@ def trained(
     images = read_image_folder(write_digits(root / "digits", val=2, classes=4), root)
     snapshot, state = root / "snapshot", open_state(root / "state")
     copy_inside_ring(snapshot)
+    fork_contenders(snapshot, framework_servers)
     _edit(snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, off)")
     _edit(snapshot, "in_torch.py", "constructor)(**options)", "constructor)(dropout=0, **options)")
     dataset = make_dataset(images, batch=16, side=64)
@@ -128,15 +132,14 @@ def _write_steps(root: Path, *, side: int) -> Path:
 
 
 def test_each_seed_has_weights_and_an_order_that_both_sides_share(
-    framework_environment: Environments, tmp_path: Path
+    framework_environment: Environments, tmp_path: Path, forking_snapshot: Path
 ) -> None:
     arrays = read_image_arrays(_write_steps(tmp_path, side=28), tmp_path / "kept")
-    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
-    copy_inside_ring(snapshot)
-    ignore_host_load(snapshot)
+    state = open_state(tmp_path / "state")
+    ignore_host_load(forking_snapshot)
     dataset = make_dataset(arrays, batch=16, side=28, target_accuracy=0.3)
     order = _order_both(framework_environment, "mnist_cnn", dataset, starts=2)
-    document = run_order(order, state, snapshot)
+    document = run_order(order, state, forking_snapshot)
     assert [each["failure"] for each in document["contenders"]] == [None, None]
     assert [row for row in document["equivalence"] if not row["agrees"]] == []
     jax, torch = (each["starts"] for each in document["contenders"])
@@ -167,15 +170,14 @@ def test_each_seed_has_weights_and_an_order_that_both_sides_share(
 
 
 def test_a_network_for_small_images_learns_from_arrays(
-    framework_environment: Environments, tmp_path: Path
+    framework_environment: Environments, tmp_path: Path, forking_snapshot: Path
 ) -> None:
     """Grey ones, which both sides get with three channels. Its norms differ in validation."""
     arrays = read_image_arrays(_write_steps(tmp_path, side=32), tmp_path / "kept")
-    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
-    copy_inside_ring(snapshot)
+    state = open_state(tmp_path / "state")
     dataset = make_dataset(arrays, batch=16, side=32)
     order = _order_both(framework_environment, "cifar_resnet", dataset)
-    document = run_order(order, state, snapshot)
+    document = run_order(order, state, forking_snapshot)
     assert [each["failure"] for each in document["contenders"]] == [None, None]
     assert [row for row in document["equivalence"] if not row["agrees"]] == []
     jax, torch = (each["starts"][0] for each in document["contenders"])
@@ -225,14 +227,13 @@ def _read_tiny(workload: str, root: Path) -> Dataset:
 
 @pytest.mark.parametrize("workload", ["text_classifier", "small_lm", "graph_gcn"])
 def test_networks_for_texts_and_graphs_learn_the_same_from_arrays(
-    framework_environment: Environments, tmp_path: Path, workload: str
+    framework_environment: Environments, tmp_path: Path, forking_ring: Path, workload: str
 ) -> None:
     found = _read_tiny(workload, tmp_path)
-    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
-    copy_inside_ring(snapshot)
+    state = open_state(tmp_path / "state")
     dataset = make_dataset(found, batch=16, side=None)
     order = _order_both(framework_environment, workload, dataset, case="tiny_train")
-    document = run_order(order, state, snapshot)
+    document = run_order(order, state, forking_ring)
     assert [each["failure"] for each in document["contenders"]] == [None, None]
     assert document["duel"]["case"] == "epochs_b16"
     rows = document["equivalence"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from duel_orders import make_order, run_order
+from forked_contenders import FrameworkServers
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import State
@@ -56,6 +56,7 @@ def _order(
     )
 
 
+@pytest.mark.usefixtures("uncached_compiler")
 @pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "default")])
 def test_the_first_starts_compile_with_empty_caches_and_the_others_reuse_them(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
@@ -88,21 +89,21 @@ def test_the_first_starts_compile_with_empty_caches_and_the_others_reuse_them(
 
 
 def test_a_step_that_jits_a_fresh_closure_is_void(
-    framework_environment: Environments, state: State, snapshot: Path
+    framework_environment: Environments, state: State, forking_snapshot: Path
 ) -> None:
     """The seed's error (#3, row 4): `jax.jit` of a new closure each time compiles each time."""
     _break(
-        snapshot,
+        forking_snapshot,
         "workloads/mlp/in_jax.py",
         "        params, state, loss = compiled(params, state, *inputs)\n",
         "        fresh = jax.jit(lambda *each: _train_step(case)(*each), donate_argnums=(0, 1))\n"
         "        params, state, loss = fresh(params, state, *inputs)\n",
     )
     for file, text in (("start", "_FEWEST_LATENCIES = "), ("stopping", "MIN_STEPS = ")):
-        _break(snapshot, f"cell/{file}.py", f"{text}50", f"{text}2")
+        _break(forking_snapshot, f"cell/{file}.py", f"{text}50", f"{text}2")
     short = {"starts": 1, "passes": False}
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b", **short)
-    document = run_order(order, state, snapshot)
+    document = run_order(order, state, forking_snapshot)
     for contender in document["contenders"]:
         assert contender["status"] == "ok", contender["failure"]
         for start in contender["starts"]:
@@ -118,12 +119,19 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
     assert "in timed blocks" in ratio["reason"]
 
 
-def _run_code(python: Path, code: str) -> Any:
-    run = subprocess.run(
-        [str(python), "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+@pytest.fixture
+def run_code(
+    framework_python: Callable[[str], Path], framework_servers: FrameworkServers
+) -> Callable[[str, str], Any]:
+    """What code prints in a process of its own that has imported a framework."""
+
+    def run(framework: str, code: str) -> Any:
+        python, paths = framework_python(framework), {"PYTHONPATH": str(ROOT)}
+        done = framework_servers.run(python, [framework], code, **paths)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
 
 
 _JAX = """
@@ -137,7 +145,7 @@ import jax, jax.numpy as jnp
 
 
 def test_jax_waits_for_every_array_that_was_not_donated(
-    framework_python: Callable[[str], Path],
+    run_code: Callable[[str, str], Any],
 ) -> None:
     code = """
 step = jax.jit(lambda x: x + 1, donate_argnums=0)
@@ -154,11 +162,11 @@ gone, left, other = Slow(True), Slow(False), Slow(False)
 runtime.synchronise([(gone, {"a": left}), [other]])
 print(json.dumps([given.is_deleted(), gone.waited, left.waited, other.waited]))
 """
-    assert _run_code(framework_python("jax"), _JAX + code) == [True, False, True, True]
+    assert run_code("jax", _JAX + code) == [True, False, True, True]
 
 
 def test_jax_frees_no_result_before_it_is_ready(
-    framework_python: Callable[[str], Path],
+    run_code: Callable[[str, str], Any],
 ) -> None:
     """A small computation overtakes a large one: to wait for the last one is not enough."""
     code = """
@@ -179,12 +187,12 @@ while rounds < 40 or (not overtaken and time.monotonic() < deadline):
     done += first.is_ready()
 print(json.dumps([overtaken, done, rounds]))
 """
-    overtaken, done, rounds = _run_code(framework_python("jax"), _JAX + code)
+    overtaken, done, rounds = run_code("jax", _JAX + code)
     assert overtaken > 0, "nothing ran behind the host's back: this shows nothing"
     assert done == rounds
 
 
-def test_jaxs_stages_fit_in_the_time_they_took(framework_python: Callable[[str], Path]) -> None:
+def test_jaxs_stages_fit_in_the_time_they_took(run_code: Callable[[str, str], Any]) -> None:
     """Functions traced and compiled within others: without the clock they count twice."""
     code = """
 @jax.jit
@@ -203,11 +211,11 @@ outer(jnp.ones((4, 4))).block_until_ready()
 took = time.perf_counter() - began
 print(json.dumps([sum(runtime.compile_seconds().values()) - before, took]))
 """
-    counted, took = _run_code(framework_python("jax"), _JAX + code)
+    counted, took = run_code("jax", _JAX + code)
     assert 0.3 * took < counted <= took
 
 
-def test_torchs_recompilations_are_counted(framework_python: Callable[[str], Path]) -> None:
+def test_torchs_recompilations_are_counted(run_code: Callable[[str, str], Any]) -> None:
     """Another number of dimensions each time is another graph."""
     code = """
 import json, torch
@@ -224,4 +232,4 @@ for dimensions in (1, 2, 2, 3):
     counts.append(runtime.num_compilations())
 print(json.dumps(counts))
 """
-    assert _run_code(framework_python("torch"), code) == [1, 2, 2, 3]
+    assert run_code("torch", code) == [1, 2, 2, 3]

@@ -14,7 +14,6 @@ from benchcore.cell.proof.canary import Products, classify, make_operands, measu
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 
-ROOT = Path(__file__).parents[4]
 _SPEC = """
 import dataclasses
 from benchcore.workloads.noop.spec import *
@@ -115,19 +114,21 @@ def test_a_label_that_the_canary_contradicts_voids_the_contender(
 
 @pytest.mark.provisions
 @pytest.mark.parametrize(
-    ("framework", "request_text", "mode"),
-    [("jax", "jax@newest", "jit"), ("torch", "torch", "none")],
+    ("framework", "mode"),
+    [("jax@newest", "jit"), ("torch", "none")],
+    ids=["jax-jax@newest-jit", "torch-torch-none"],
 )
 @pytest.mark.parametrize("precision", ["fp32_ieee", "tf32", "bf16", "bf16_autocast"])
 def test_each_framework_computes_in_the_precision_of_the_case(
     state: State,
+    forking_ring: Path,
     framework_environment: Callable[[str], EnvironmentRecord],
     framework: str,
-    request_text: str,
     mode: str,
     precision: str,
 ) -> None:
-    contender = _measure_tiny(state, ROOT, framework_environment(request_text), mode, precision)
+    environment = framework_environment(framework)
+    contender = _measure_tiny(state, forking_ring, environment, mode, precision)
     if precision == "tf32":  # a CPU has no TF32: never float32 under that name
         assert contender["status"] == "unsupported"
         assert "wanted precision 'tf32' on 'cpu'" in contender["failure"]["reason"]
@@ -160,18 +161,18 @@ _CHEATS = {
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_a_framework_that_computes_in_bf16_under_an_fp32_label_is_void(
     state: State,
-    snapshot: Path,
+    forking_snapshot: Path,
     framework_environment: Callable[[str], EnvironmentRecord],
     framework: str,
 ) -> None:
-    runtime = snapshot / "benchcore" / "cell" / f"{framework}_runtime.py"
+    runtime = forking_snapshot / "benchcore" / "cell" / f"{framework}_runtime.py"
     after, cheat = _CHEATS[framework]
     source = runtime.read_text()
     assert after in source
     runtime.write_text(source.replace(after, after.rstrip("\n") + "\n" + cheat + "\n", 1))
     mode = "jit" if framework == "jax" else "none"
     environment = framework_environment(framework)
-    contender = _measure_tiny(state, snapshot, environment, mode, "fp32_ieee")
+    contender = _measure_tiny(state, forking_snapshot, environment, mode, "fp32_ieee")
     assert contender["status"] == "numerics"
     assert "the matmul errs by 0.0029, as bf16 does" in contender["failure"]["reason"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring, make_contender, make_order
+from duel_orders import make_contender, make_order
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import run_duel
@@ -169,11 +169,11 @@ def build(case, arrays, settings):
 def test_real_dead_code_is_faster_than_physics_allows(
     tmp_path: Path,
     framework_environment: Callable[[str], EnvironmentRecord],
+    forking_snapshot: Path,
     disturbed_blocks: None,
 ) -> None:
-    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
-    copy_inside_ring(snapshot)
-    dead = snapshot / "benchcore" / "workloads" / "dead"
+    state = open_state(tmp_path / "state")
+    dead = forking_snapshot / "benchcore" / "workloads" / "dead"
     dead.mkdir()
     (dead / "__init__.py").touch()
     (dead / "spec.py").write_text("from benchcore.workloads.matmul.spec import *\n")
@@ -192,7 +192,7 @@ def test_real_dead_code_is_faster_than_physics_allows(
         order = make_order(
             contender, workload=workload, case="cpu_1024", duel_run=duel_run * 16, **limits
         )
-        run_duel(order, state, snapshot, lambda event: None)
+        run_duel(order, state, forking_snapshot, lambda event: None)
     engine = open_database(state.database_url)
     assert ingest_spool(engine, state).rejected == ()
     marks = check_campaign(engine, "test").failed_checks
