@@ -23,6 +23,11 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
             "wanted aggregate=sparse under vmap, which torch has no batching rule for; "
             "choose per_sample=loop or aggregate=scatter"
         )
+    if wanted.compile != "none" and wanted.aggregate == "sparse":
+        raise ValueError(
+            "wanted aggregate=sparse compiled, but torch's compiler can't trace a sparse tensor; "
+            "choose compile=none or aggregate=scatter"
+        )
     return networks.build(case, arrays, wanted, _Gcn(SIZES[case.size], wanted.aggregate))
 
 

@@ -279,6 +279,7 @@ UNBATCHED = Job(
     arm="torch",
     option=("aggregate", "sparse"),
 )
+UNTRACED = dataclasses.replace(UNBATCHED, case="tiny_infer", arm="torch_compiled")
 WITHOUT_OPACUS = Job(
     workload="mnist_cnn", case="tiny_per_sample_grad", arm="torch", option=("per_sample", "opacus")
 )
@@ -396,6 +397,7 @@ def outcomes(
             *HANDED_WRONG,
             *OPTIONAL,
             UNBATCHED,
+            UNTRACED,
             WITHOUT_OPACUS,
             *SPREAD,
             OWN_NORMS,
@@ -627,9 +629,15 @@ def test_opacus_computes_what_vmap_does(
         assert _disagreements(job, found[other.key].before, found[job.key].before) == {}
 
 
-@pytest.mark.parametrize("job", [UNBATCHED], ids=_key)
-def test_a_sparse_product_under_vmap_is_refused_with_advice(job: Job, outcomes: Outcomes) -> None:
-    assert "choose per_sample=loop or aggregate=scatter" in outcomes[job.key].facts["refused"]
+@pytest.mark.parametrize(
+    ("job", "advice"),
+    [(UNBATCHED, "per_sample=loop"), (UNTRACED, "compile=none")],
+    ids=["under vmap", "compiled"],
+)
+def test_a_sparse_product_that_torch_lacks_is_refused_with_advice(
+    job: Job, advice: str, outcomes: Outcomes
+) -> None:
+    assert f"choose {advice} or aggregate=scatter" in outcomes[job.key].facts["refused"]
 
 
 @pytest.mark.parametrize("job", [BIASED], ids=_key)
