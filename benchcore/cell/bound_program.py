@@ -11,6 +11,7 @@ from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
+from benchcore.cell.proof.further_steps import FurtherSteps
 from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.cell.proof.placing import describe_inputs
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 ListWork = Callable[[Step], list[str]]
 RunSteps = Callable[[int, Step], object]
 """Runs so many steps as a block does."""
-_FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
 _FEWEST_SETTLED = 3
 DRAWN = "random_numbers"
@@ -299,15 +299,11 @@ class BoundProgram:
     def _check_next_steps(self, synchronise: Synchronise, *, exact: bool) -> None:
         """Take further steps; each must change the state. The last one must change it as the same
         step does after a reset to these parameters, apart from what the optimiser has seen before;
-        `exact`: both without random numbers. The program is left after that reset and step.
+        `exact`: both without random numbers. The program is left after such a reset and step.
         """
-        program, states = self.program, []
-        until = time.monotonic() + _WATCHING_S
-        while len(states) < _FEWEST_WATCHED or (
-            len(states) < _MOST_WATCHED and time.monotonic() < until
-        ):
-            states.append(left_behind.sample(program.state()))
-            synchronise(self.plain_step())
+        program = self.program
+        further = FurtherSteps(program, self.rotation, synchronise)
+        further.take(self.plain_step)
         program.use_random(not exact)
         whole = program.state()
         before = left_behind.sample(whole)
@@ -322,7 +318,7 @@ class BoundProgram:
         came = {**found.state, "outputs": found.outputs}
         should = {**wanted, "outputs": fresh.outputs}
         left_behind.check_step(before, came, should, self._case.precision)
-        left_behind.check_each_moved([*states, before], wanted)
+        further.check(wanted)
 
     def _check_changes(self, outputs: object) -> None:
         """For steps without inputs: if the proof's second step changed the outputs, each step must,

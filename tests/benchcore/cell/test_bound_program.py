@@ -76,6 +76,7 @@ class _Learner:
 
     def __init__(self, learn: Callable[[_Learner, np.ndarray], float]) -> None:
         self.weight, self.num_steps = _make_arrays(None, 1).params["weight"], 0
+        self.vanishes = False
         self._learn = learn
 
     def make(self) -> Program:
@@ -260,6 +261,46 @@ def test_a_training_step_that_learns_now_and_then_is_found() -> None:
     bound.prove(_wait, _wait)
     with pytest.raises(StepUnlikeProofError, match="does its work only sometimes"):
         bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
+def test_a_training_step_whose_counter_outlives_a_reset_is_found() -> None:
+    taken = 0
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        nonlocal taken
+        before = learner.weight
+        loss = _learn(learner, images)
+        taken += 1
+        if taken > 40 and taken % 4 != 1:
+            learner.weight = before
+        return loss
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match=r"only sometimes|are off by"):
+        bound.check_left_behind(lambda each: [each() for _ in range(40)], _wait)
+
+
+def test_a_right_step_may_leave_its_parameters_where_a_gradient_vanishes() -> None:
+    """As that of the one sample of a batch which the network has learnt; others still move them."""
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        sums = images @ learner.weight
+        learner.num_steps += 1
+        known = learner.vanishes and images[0, 0] == _make_arrays(None, 1).inputs["images"][0, 0]
+        learner.weight = learner.weight - (0 if known else 1e-4) * images.T @ sums
+        return float(np.square(sums).mean())
+
+    learner = _Learner(learn)
+    bound = _bind(learner.make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    learner.vanishes = True
+    refused = None
+    try:
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+    except StepUnlikeProofError as error:
+        refused = str(error)
+    assert refused is None
 
 
 def test_a_training_step_that_returns_an_old_loss_in_the_end_is_found() -> None:

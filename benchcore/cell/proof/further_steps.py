@@ -1,0 +1,53 @@
+"""Steps after the timed ones: each changes the state, unless the proven step does not either."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from benchcore.cell.proof.left_behind import StepUnlikeProofError, list_same, sample
+from benchcore.program import Program, State
+from benchcore.workloads.rotation import Rotation
+
+_FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
+
+
+class FurtherSteps:
+    """Takes some steps, and remembers those that left a group of the state as it was."""
+
+    def __init__(
+        self, program: Program, rotation: Rotation[Any], synchronise: Callable[[object], object]
+    ) -> None:
+        self._program, self._rotation, self._synchronise = program, rotation, synchronise
+        self._unmoved: dict[str, tuple[State, Any]] = {}
+        """By group the state and the inputs of the first step that did not change it."""
+
+    def take(self, step: Callable[[], object]) -> None:
+        """Take a few steps, or those of two seconds."""
+        until, before = time.monotonic() + _WATCHING_S, sample(self._program.state())
+        for number in range(_MOST):
+            if number >= _FEWEST and time.monotonic() >= until:
+                return
+            self._synchronise(step())
+            after = sample(self._program.state())
+            if still := set(list_same(before, after)) - self._unmoved.keys():
+                buffer = self._rotation.buffers[self._rotation.find_last()]
+                self._unmoved |= dict.fromkeys(still, (self._program.state(), buffer))
+            before = after
+
+    def check(self, groups: Iterable[str]) -> None:
+        """Raises StepUnlikeProofError where a step left one of these groups as it was, and the same
+        step changes it after a reset to these parameters. A gradient may vanish: that of a sample
+        which the network has learnt. Counters that outlive a reset have some steps to show."""
+        for group in self._unmoved.keys() & set(groups):
+            state, buffer = self._unmoved[group]
+            for _ in range(_MOST):
+                self._program.reset({**state["params"], **state.get("statistics", {})})
+                before = sample(self._program.state())
+                self._synchronise(self._program.step(buffer))
+                if group not in list_same(before, sample(self._program.state())):
+                    raise StepUnlikeProofError(
+                        f"a further step did not change its {group}, where the proven step changes "
+                        "them: the timed step does its work only sometimes"
+                    )
