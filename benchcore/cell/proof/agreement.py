@@ -28,8 +28,8 @@ MOVED, _MOVED_OFF = "moved", 0.25
 first step moves. Evidence where updates are none; rounding decides about single numbers."""
 _DROPPED_OFF = 5e-5
 """The tolerance of `DROPPED`, or that of a single loss if it is larger. In fp32 the losses of our
-networks differ by 2e-7; dropping nothing changes them by 8e-3, and dropping in the forward pass only
-by 1.3e-4."""
+networks differ by 2e-7; dropping nothing changes them by 8e-3, and dropping in the forward pass
+only by 1.3e-4."""
 _OF_LATER_STEPS = ("loss_trace", "travel")
 """Quantities that are not compared where variances are small: a step moves a parameter by as much
 as it holds, so what was rounding becomes a difference of 1e-3 (AdamW; one and two threads of torch
