@@ -28,7 +28,7 @@ _MOST_COMPARED = 1 << 30
 _OFF = 2**-8
 """Relative, of numbers that were rounded to bfloat16."""
 _MOST_PLACES = 8
-"""Where a run of given numbers may begin, by its first one."""
+"""Where a run of given numbers may begin, by its first ones."""
 _MOST_MARKED = 1 << 23
 """Numbers; float32 holds two marks for each."""
 
@@ -85,11 +85,25 @@ def _find_origin(flat: np.ndarray, inputs: ByName, *, exact: bool) -> tuple[str,
     run = np.trim_zeros(flat, "b")
     for name, given in inputs.items():
         row = widen(given).reshape(-1)
-        begins = np.flatnonzero(abs(row - run[0]) <= _OFF * abs(run[0])) if len(run) else ()
-        for begin in begins[:_MOST_PLACES]:
+        for begin in _find_begins(run, row, off=0.0 if exact else _OFF)[:_MOST_PLACES]:
             if is_same(run, row[begin : begin + len(run)]):
                 return name, len(run)
     return None
+
+
+def _find_begins(run: np.ndarray, row: np.ndarray, *, off: float) -> np.ndarray:
+    """Where a row has the first numbers of a run; `off` is how far they may differ, relatively."""
+    import numpy as np
+
+    def is_close(some: np.ndarray, number: float) -> np.ndarray:
+        return abs(some - number) <= off * abs(number)
+
+    if not len(run):
+        return np.arange(0)
+    begins = np.flatnonzero(is_close(row[: max(0, len(row) - len(run) + 1)], run[0]))
+    for place, number in enumerate(run[:_FEW]):
+        begins = begins[is_close(row[begins + place], number)]
+    return begins
 
 
 def _list_moved(array: np.ndarray) -> Iterator[np.ndarray]:

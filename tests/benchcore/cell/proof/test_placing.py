@@ -125,3 +125,12 @@ def test_inputs_may_be_rounded_where_a_precision_rounds_them() -> None:
     rounded = [np.float32(np.float16(_IMAGES)), _LABELS]
     assert describe_axes(rounded, _BATCH, exact=False) is None
     assert describe_axes(rounded, _BATCH) == CUT_UP
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_late_run_of_a_long_array_is_found(exact: bool) -> None:
+    """Many numbers of a long array are close to the first one of a run, as in `recompile`."""
+    rows = np.random.default_rng(7).standard_normal((20_000, 8)).astype(np.float32)
+    placed = [rows[:9_000], np.pad(rows[9_000:15_000], ((0, 50), (0, 0))), rows[15_000:]]
+    assert describe_axes(placed, {"rows": rows}, exact=exact) is None
+    assert describe_axes([*placed, rows[-1:]], {"rows": rows}, exact=exact) == CUT_UP
