@@ -29,7 +29,10 @@ from benchcore.verdict.confirmation.decide import Start, decide
 from benchcore.verdict.history.levels import HistoryLevels
 from flows.cli.main import app
 
-pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
+pytestmark = [
+    pytest.mark.provisions,
+    pytest.mark.usefixtures("prefect_api", "forked_contenders"),
+]
 
 
 @pytest.fixture(scope="module")
