@@ -175,8 +175,8 @@ class BoundProgram:
         )
 
     def describe_readings(self, inspect: Callable[[Step], Readings | None]) -> dict[str, str]:
-        """Readings of the manifest of what a step reads and draws. Reset the program afterwards."""
-        self.settle(lambda outputs: None)  # where steps were traced, tracers are left
+        """Readings of the manifest of what a step reads and draws. The program may hold no tracers.
+        Reset it afterwards."""
         self.program.reset(self._start.params)
         try:
             reported = list(list_arrays(self.held().get("params", ())))

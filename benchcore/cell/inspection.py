@@ -71,6 +71,7 @@ class Inspection:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             if self._alone:
+                program.settle(runtime.synchronise)  # what was traced has left tracers
                 taken = program.describe_readings(runtime.inspect_step)
                 if size := (self._products or {}).get("size"):
                     self._watched["product_size"] = f"{size:.4g} FLOP"
