@@ -111,8 +111,9 @@ def test_real_frameworks_learn_the_same_from_the_same_files(
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
     starts = [start for each in document["contenders"] for start in each["starts"]]
     assert len({start["inputs_sha256"] for start in starts}) == 1
-    assert len(document["equivalence"]) == 9
-    assert [row for row in document["equivalence"] if not row["agrees"]] == []
+    assert len(document["equivalence"]) == 10
+    unlike = [row["quantity"] for row in document["equivalence"] if not row["agrees"]]
+    assert unlike == ["dropped"]  # JAX draws what it does not use here; torch draws nothing
     (jax, torch) = ([each["loss"] for each in start["epochs"]] for start in starts)
     assert all(math.isfinite(loss) for loss in jax + torch)
     assert jax[0] == pytest.approx(torch[0], rel=2e-4)
