@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 ListWork = Callable[[Step], list[str]]
 RunSteps = Callable[[int, Step], object]
 """Runs so many steps as a block does."""
-"""Steps after the timed ones, each of which must move the state."""
 _FEWEST_SETTLED = 3
 DRAWN = "random_numbers"
 """The manifest's reading of how many a step draws."""
@@ -303,9 +302,8 @@ class BoundProgram:
         """
         program = self.program
         further = FurtherSteps(program, self.rotation, synchronise)
-        further.take(self.plain_step)
+        whole = further.take(self.plain_step)
         program.use_random(not exact)
-        whole = program.state()
         before = left_behind.sample(whole)
         found = self._take_step(self.plain_step, synchronise)
         program.reset({**whole["params"], **whole.get("statistics", {})})

@@ -92,7 +92,7 @@ def inspect_compiled(
 
 
 class _Product(NamedTuple):
-    """One product. `is_thin`: of matrices of which one has a single row or column."""
+    """One product. `is_thin`: one of its matrices has a single row or column."""
 
     dtypes: str
     flops: int

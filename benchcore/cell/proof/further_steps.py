@@ -11,6 +11,7 @@ from benchcore.program import Program, State
 from benchcore.workloads.rotation import Rotation
 
 _FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
+"""Steps after the timed ones, and seconds for them."""
 
 
 class FurtherSteps:
@@ -23,18 +24,22 @@ class FurtherSteps:
         self._unmoved: dict[str, tuple[State, Any]] = {}
         """By group the state and the inputs of the first step that did not change it."""
 
-    def take(self, step: Callable[[], object]) -> None:
-        """Take a few steps, or those of two seconds."""
-        until, before = time.monotonic() + _WATCHING_S, sample(self._program.state())
+    def take(self, step: Callable[[], object]) -> State:
+        """Take a few steps, or those of two seconds; the state after them."""
+        until, state = time.monotonic() + _WATCHING_S, self._program.state()
+        before = sample(state)
         for number in range(_MOST):
             if number >= _FEWEST and time.monotonic() >= until:
-                return
+                break
             self._synchronise(step())
-            after = sample(self._program.state())
+            del state  # a large one, before the next is copied
+            state = self._program.state()
+            after = sample(state)
             if still := set(list_same(before, after)) - self._unmoved.keys():
                 buffer = self._rotation.buffers[self._rotation.find_last()]
-                self._unmoved |= dict.fromkeys(still, (self._program.state(), buffer))
+                self._unmoved |= dict.fromkeys(still, (state, buffer))
             before = after
+        return state
 
     def check(self, groups: Iterable[str]) -> None:
         """Raises StepUnlikeProofError where a step left one of these groups as it was, and the same

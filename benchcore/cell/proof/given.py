@@ -161,7 +161,7 @@ class Readings:
     generators: Collection[str] = ()
     """What it draws them with."""
     branches: Collection[str] = ()
-    """What it computes only sometimes, or as often as data tells, where that can be seen."""
+    """What it computes only sometimes, or as often as data decides, where that can be seen."""
     uncomputed: list[np.ndarray] = field(default_factory=list)
     """What it returns and did not compute."""
     sizes: list[int] = field(default_factory=list)

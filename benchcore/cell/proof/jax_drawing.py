@@ -74,7 +74,7 @@ def _describe(equation: Any, times: int) -> Draw:
 
 
 def list_branches(traced: Any) -> Iterator[str]:
-    """What a step computes only sometimes, or as often as data tells: the bodies of `cond` and
+    """What a step computes only sometimes, or as often as data decides: the bodies of `cond` and
     `while`, unless the platform decides."""
     by_platform: set[int] = set()
     for equation in walk_equations(traced):

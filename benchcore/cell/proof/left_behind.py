@@ -126,7 +126,7 @@ def check_end(start: State, came: State, proven: State) -> None:
 
 
 def list_same(before: State, after: State) -> list[str]:
-    """The groups of which no array differs."""
+    """The groups whose arrays are all the same."""
     import numpy as np
 
     return [

@@ -41,7 +41,7 @@ _OF_MODES = "is_multithreading_enabled"
 
 def list_switches(torch: Any) -> dict[str, object]:
     """What torch's own getters return, as far as it is a plain value; and whether this thread keeps
-    tiny numbers, of which there is none."""
+    tiny numbers, for which it has no getter."""
     found: dict[str, object] = {}
     for name in _list_getters(torch._C):
         try:

@@ -227,7 +227,7 @@ def test_losses_of_given_numbers_are_compared_where_one_side_draws(tmp_path: Pat
 
 
 class _Program:
-    """A training of one number that draws; `use_random` tells what was asked of it."""
+    """A training of one number that draws; `use_random` stores what was asked for."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
