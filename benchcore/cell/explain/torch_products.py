@@ -105,45 +105,30 @@ def _list_products(
     """Every product that torch's dispatcher is asked for while steps run, and how many ran."""
     parts: list[_Product] = []
 
-    class Counting(torch.utils._python_dispatch.TorchDispatchMode):
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            """Let compiled graphs run, and see what they call."""
-            return True
-
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            """Hide this from the compiler, if there is one: torch imports it for that."""
-            return has_compiler()
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-        ) -> Any:
-            given, name = kwargs or {}, func._schema.name.partition("::")[2]
-            name = name.removesuffix("_")  # in place
-            is_sparse = any(isinstance(each, torch.Tensor) and each.is_sparse for each in args)
-            formula = None if is_sparse else _find_formula(name)  # sums of messages are no product
-            if formula is None:
-                with self:
-                    made_of = func.decompose(*args, **given)
-                if made_of is not NotImplemented:
-                    return made_of
-                return func(*args, **given)
-            tensors = [each for each in args if isinstance(each, torch.Tensor)]
-            operands = tensors[1:] if name.startswith(_BIASED) else tensors
-            out = func(*args, **given)
-            shapes = [tuple(_part_here(each).shape) for each in operands]
-            dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
-            is_thin = formula is _matrices and _has_vector(*shapes[:2])
-            parts.extend(
-                _Product(join_dtypes(dtypes), each, is_thin)
-                for each in _take_apart(name, args, shapes, formula(args, shapes, out))
-            )
-            return out
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = func._schema.name.partition("::")[2].removesuffix("_")  # in place
+        is_sparse = any(isinstance(each, torch.Tensor) and each.is_sparse for each in args)
+        formula = None if is_sparse else _find_formula(name)  # sums of messages are no product
+        if formula is None:
+            with counting:
+                made_of = func.decompose(*args, **kwargs)
+            return func(*args, **kwargs) if made_of is NotImplemented else made_of
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        operands = tensors[1:] if name.startswith(_BIASED) else tensors
+        out = func(*args, **kwargs)
+        shapes = [tuple(_part_here(each).shape) for each in operands]
+        dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
+        is_thin = formula is _matrices and _has_vector(*shapes[:2])
+        parts.extend(
+            _Product(join_dtypes(dtypes), each, is_thin)
+            for each in _take_apart(name, args, shapes, formula(args, shapes, out))
+        )
+        return out
 
     until, counted = time.monotonic() + _COUNTING_S, 0
     while counted < steps and (counted < _FEWEST_COUNTED or time.monotonic() < until):
-        with Counting():
+        counting = watch_operators(torch, run, within_compiled=True)
+        with counting:
             step()
         counted += 1
     return parts, counted
