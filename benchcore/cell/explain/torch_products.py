@@ -106,7 +106,8 @@ def _list_products(
     parts: list[_Product] = []
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = func._schema.name.partition("::")[2].removesuffix("_")  # in place
+        name = func._schema.name.partition("::")[2]
+        name = name.removesuffix("_")  # in place
         is_sparse = any(isinstance(each, torch.Tensor) and each.is_sparse for each in args)
         formula = None if is_sparse else _find_formula(name)  # sums of messages are no product
         if formula is None:
