@@ -20,6 +20,16 @@ _PROC = Path("/proc")
 _SHORTEST_S = 0.1
 """Seconds of CPU time; shares of a shorter time are noise."""
 _SYS_CPU = Path("/sys/devices/system/cpu")
+_CPU_NUMBERS = {
+    "cpu family": "family",
+    "model": "model",
+    "stepping": "stepping",
+    "CPU implementer": "implementer",
+    "CPU part": "part",
+    "CPU variant": "variant",
+    "CPU revision": "revision",
+}
+"""Lines of `cpuinfo` that distinguish generations of CPUs, x86's and Arm's."""
 
 
 def usable_cpus() -> int:
@@ -114,10 +124,20 @@ def _cpu_clock_policy() -> str | None:
 
 
 def _cpu_model() -> str:
-    for line in _read("cpuinfo").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    """Its name, and the numbers of its kind: a virtual machine may name several generations alike,
+    such as "AMD EPYC" for those of families 25 and 26, whose steps differ twofold; Arm's CPUs have
+    no name."""
+    first = (_list_processors() or [{}])[0]
+    name = first.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{word} {first[key]}" for key, word in _CPU_NUMBERS.items() if key in first]
+    return f"{name} ({', '.join(numbers)})" if numbers else name
+
+
+def _list_processors() -> list[dict[str, str]]:
+    """What the kernel says of each CPU; [] where there is no `cpuinfo`."""
+    parts = (map(_squeeze, text.splitlines()) for text in _read("cpuinfo").split("\n\n"))
+    found = [dict(line.split(":", 1) for line in lines if ":" in line) for lines in parts]
+    return [each for each in found if each]
 
 
 def _cache_bytes() -> int | None:
@@ -226,11 +246,8 @@ def _mean_mhz() -> float | None:
     Without a frequency driver and x86's two counters for it, `cpuinfo` repeats the value calibrated
     at boot: on a virtual machine it stayed at 2596.132 idle and under load.
     """
-    processors = [
-        dict(part.split(":", 1) for part in map(_squeeze, text.splitlines()) if ":" in part)
-        for text in _read("cpuinfo").split("\n\n")
-    ]
-    mine = {str(cpu) for cpu in os.sched_getaffinity(0)} if any(processors) else set[str]()
+    processors = _list_processors()
+    mine = {str(cpu) for cpu in os.sched_getaffinity(0)} if processors else set[str]()
     used = [each for each in processors if each.get("processor") in mine and "cpu MHz" in each]
     counted = any("aperfmperf" in each.get("flags", "").split() for each in used)
     if not used or not (counted or (_SYS_CPU / "cpu0" / "cpufreq").exists()):

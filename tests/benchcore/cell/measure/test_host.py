@@ -35,6 +35,41 @@ def test_a_cpu_is_its_model_and_cores(change: dict[str, object]) -> None:
     assert host.fingerprint_device({**_CPU, **change}) == host.fingerprint_device(_CPU)
 
 
+_GENERATIONS = {
+    "Zen 4": "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
+    "model name\t: AMD EPYC\nstepping\t: 1\n",
+    "Zen 5": "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n"
+    "model name\t: AMD EPYC\nstepping\t: 1\n",
+    "Neoverse N1": "CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n",
+    "Neoverse V2": "CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd4f\n",
+}
+
+
+def test_generations_of_cpus_with_one_name_are_different_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nights on "AMD EPYC" differed twofold: they ran on CPUs of families 25 and 26."""
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    found = {}
+    for name, first in _GENERATIONS.items():
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{first}\nprocessor\t: 1\n{first}\n")
+        found[name] = host.describe_device("cpu")
+    assert len({each["fingerprint"] for each in found.values()}) == len(_GENERATIONS)
+    assert found["Zen 5"]["model"] == "AMD EPYC (family 26, model 2, stepping 1)"
+    expected = "aarch64 (implementer 0x41, part 0xd4f, variant 0x3)"
+    assert found["Neoverse V2"]["model"] == expected
+
+
+def test_a_system_without_cpuinfo_has_a_model_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    assert host.describe_device("cpu")["model"] == "arm"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")
 def test_a_clock_policy_is_the_governor_and_the_boost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
