@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from pipeline import (
     account_contenders,
     draw_stages,
     expect_narrow,
+    run_nights,
 )
 from result_documents import JAX, TORCH, make_document
 
@@ -81,6 +85,52 @@ def test_a_pair_that_spreads_more_needs_more_starts() -> None:
 
 def test_one_start_shows_no_spread() -> None:
     assert expect_narrow(_spread_document((1.0,))) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_second_night_runs_in_the_same_clone_and_is_stored_with_the_first(
+    monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    ran: list[tuple[list[str], Path | None, str | None]] = []
+
+    def run(
+        command: Sequence[str],
+        *,
+        check: bool,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        assert check
+        ran.append(([*map(str, command)], cwd, env and env.get("UV_CACHE_DIR")))
+        if cwd is not None:
+            _write_night(cwd, "another" if "--campaign" in command else "nightly-1")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    row = run_nights("cold", again)
+    (_, (first, clone, cache), *rest) = ran
+    assert clone is not None and not clone.exists()
+    assert (row["cache"], row["campaign"], first) == ("cold", "nightly-1", ["make", "nightly"])
+    assert cache == str(clone.parent / "cache")
+    if not again:
+        assert "again" not in row and not rest
+        return
+    command = [".venv/bin/deadheat", "nightly", "--campaign", "another"]
+    assert rest == [(command, clone, cache)]
+    assert (row["again"]["campaign"], row["again"]["duels"]) == ("another", 1)
+    assert row["again"]["logged_s"] == row["logged_s"] == 10.0
+    assert 0 < row["again"]["share_in_timed_blocks"] < 1
+
+
+def _write_night(clone: Path, name: str) -> None:
+    """What `deadheat nightly` leaves of a campaign of one duel that takes 10 s."""
+    for folder in ("site", f"campaigns/{name}", f"spool/{name}"):
+        (clone / "state" / folder).mkdir(parents=True, exist_ok=True)
+    (clone / "state" / "site" / "index.html").touch()
+    events = [{"time": 0.0, "event": "round"}, {"time": 10.0, "event": "campaign"}]
+    log = "".join(json.dumps(event) + "\n" for event in events)
+    (clone / "state" / "campaigns" / name / "progress.jsonl").write_text(log)
+    document = json.dumps(make_document())
+    (clone / "state" / "spool" / name / "duel.json").write_text(document)
 
 
 def test_the_chart_stacks_every_second_of_the_night_and_of_each_contender(tmp_path: Path) -> None:
