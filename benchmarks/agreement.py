@@ -8,14 +8,14 @@ import os
 import statistics
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scipy import stats
 
 from benchcore.cell.measure.host import usable_cpus
-from benchcore.environments.build import provision
+from benchcore.environments.build import EnvironmentRecord, provision
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.uv_command import run_uv_or_cached
 from benchcore.environments.version_requests import parse_request, resolve
@@ -35,6 +35,8 @@ class Function:
     framework: str
     workload: str
     case: str
+    methods: tuple[str, ...] = ()
+    """What times it; empty = our block and latency, and every peer of the framework."""
 
     @property
     def title(self) -> str:
@@ -54,6 +56,10 @@ FUNCTIONS = tuple(
     )
 )
 C_LOOP = ("c_loop", "block")
+LOOP = tuple(
+    replace(each, methods=("block", "c_loop")) for each in FUNCTIONS if each.workload == "noop"
+)
+"""The empty steps in processes without other timers."""
 PEERS = {
     "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "latency"), C_LOOP),
     "jax": (("pyperf", "block"), ("timm_loop", "latency"), C_LOOP),
@@ -73,15 +79,12 @@ def measure_turns(
         return json.loads(kept.read_text())
     release = resolve(parse_request(function.framework), find_interpreters())
     record = provision(release, state, accelerator="cpu", report=lambda text: None)
-    peers = folder / f"peers-{record.key}"
-    if not peers.exists():
-        target = ["--python", record.python, "--target", str(peers)]
-        answer = run_uv_or_cached(["pip", "install", *target, "pyperf"])
-        if answer.failure:
-            raise SystemExit(f"wanted pyperf beside {record.name}, got: {answer.message}")
+    folders = [take_snapshot(state.snapshots)]
+    if not function.methods:
+        folders.append(_install_pyperf(record, folder))
     job = folder / "job.json"
-    write_json(job, {"turns": turns, "order": _order(function)})
-    path = os.pathsep.join(map(str, (take_snapshot(state.snapshots), peers)))
+    write_json(job, {"turns": turns, "order": _order(function), "methods": function.methods})
+    path = os.pathsep.join(map(str, folders))
     found = []
     with subprocess.Popen(
         [record.python, "-P", "-s", str(WORKER), str(job)],
@@ -97,6 +100,16 @@ def measure_turns(
         raise SystemExit(f"{function.title}: wanted {turns} turns, got {len(found)}; see above")
     write_json(kept, found)
     return found
+
+
+def _install_pyperf(record: EnvironmentRecord, folder: Path) -> Path:
+    peers = folder / f"peers-{record.key}"
+    if not peers.exists():
+        target = ["--python", record.python, "--target", str(peers)]
+        answer = run_uv_or_cached(["pip", "install", *target, "pyperf"])
+        if answer.failure:
+            raise SystemExit(f"wanted pyperf beside {record.name}, got: {answer.message}")
+    return peers
 
 
 def _order(function: Function) -> dict[str, Any]:

@@ -7,7 +7,8 @@ waited for together, and one by one. The peers time the same step: pyperf's work
 where torch is, the loop of timm's benchmark.py, which is in no package: some steps to warm up, then
 each step waited for; and a bare loop in C (`c_loop.c`), which shows what our loop costs. JAX's
 steps return before they are done, so pyperf's clock waits there for the last one, as torch's Timer
-does on a GPU. Each turn is printed as one line of JSON: method -> nanoseconds per step.
+does on a GPU. A job with `methods` sets up these alone, so the process has no other timer. Each
+turn is printed as one line of JSON: method -> nanoseconds per step.
 """
 
 from __future__ import annotations
@@ -66,15 +67,18 @@ def main(job: dict[str, Any]) -> None:
         contender.answer({"do": "latency", **limits})
         return statistics.fmean(loopback.last["latency"]["samples_ns"])
 
-    methods: dict[str, Method] = {
-        "block": block,
-        "latency": latency,
-        "timm_loop": _timm_loop(step, wait, block()),
-        "c_loop": c_loop(step, wait, loopback.last["block"]["steps"]),
+    step_ns = block()
+    num_steps = loopback.last["block"]["steps"]
+    available: dict[str, Callable[[], Method]] = {
+        "block": lambda: block,
+        "latency": lambda: latency,
+        "timm_loop": lambda: _timm_loop(step, wait, step_ns),
+        "c_loop": lambda: c_loop(step, wait, num_steps),
     }
     if job["order"]["framework"] == "torch":
-        methods["torch_timer"] = _torch_timer(step)
-    methods["pyperf"] = _pyperf(step, wait)
+        available["torch_timer"] = lambda: _torch_timer(step)
+    available["pyperf"] = lambda: _pyperf(step, wait)
+    methods = {name: available[name]() for name in job["methods"] or available}
     for turn in range(-1, job["turns"]):
         order = list(methods.items())[:: -1 if turn % 2 else 1]
         found = {name: method() for name, method in order}

@@ -1,12 +1,13 @@
 """How well we measure: do others' timers agree, how often is a difference called that is not there,
 and which difference is found in which time?
 
-    .venv/bin/python benchmarks/measuring.py agreement alarms power
+    .venv/bin/python benchmarks/measuring.py agreement loop alarms power
 
 `agreement` (4 minutes): the real block code against torch's Timer, pyperf and timm's loop, on the
-same functions in the same processes. `alarms` (8 minutes): bare Python against itself under the
-adaptive stopping rule. `power` (6 minutes): against itself with so much more to do. Run again, it
-resumes; `--fresh` starts over. Each prints a table, and keeps it in
+same functions in the same processes. `loop` (1 minute): the block code against a bare loop in C, on
+steps that do nothing, in processes without other timers. `alarms` (8 minutes): bare Python against
+itself under the adaptive stopping rule. `power` (6 minutes): against itself with so much more to
+do. Run again, it resumes; `--fresh` starts over. Each prints a table, and keeps it in
 `results/measuring.json`. Times are for two CPUs without other load.
 """
 
@@ -22,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agreement import FUNCTIONS, TURNS, compare, measure_turns, show
+from agreement import FUNCTIONS, LOOP, TURNS, Function, compare, measure_turns, show
 from one_duel import RESULTS, describe_machine, store_results
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from short_duels import (
@@ -51,9 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="+", choices=("agreement", "alarms", "power"))
+    parser.add_argument("parts", nargs="+", choices=("agreement", "loop", "alarms", "power"))
     parser.add_argument("--state", type=Path, default=Path("state"))
-    parser.add_argument("--turns", type=int, default=TURNS, help="of agreement")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of agreement, and of loop")
     parser.add_argument("--duels", type=int, default=200, help="of alarms")
     parser.add_argument("--power-duels", type=int, default=20, help="of power, for each shift")
     parser.add_argument(
@@ -67,7 +68,12 @@ def main() -> None:
             shutil.rmtree(state.root / "measuring" / part, ignore_errors=True)
             for folder in state.spool.glob(f"{part}-*"):
                 shutil.rmtree(folder)
-    parts = {"agreement": _agreement, "alarms": _alarms, "power": _power}
+    parts = {
+        "agreement": partial(_compare_timers, "agreement", FUNCTIONS),
+        "loop": partial(_compare_timers, "loop", LOOP),
+        "alarms": _alarms,
+        "power": _power,
+    }
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn()) as progress:
         for part in options.parts:
@@ -75,12 +81,18 @@ def main() -> None:
             progress.console.print(table, markup=False, highlight=False, soft_wrap=True)
 
 
-def _agreement(options: argparse.Namespace, state: State, progress: Progress) -> str:
-    folder = state.root / "measuring" / "agreement"
+def _compare_timers(
+    part: str,
+    functions: Sequence[Function],
+    options: argparse.Namespace,
+    state: State,
+    progress: Progress,
+) -> str:
+    folder = state.root / "measuring" / part
     folder.mkdir(parents=True, exist_ok=True)
-    task = progress.add_task("agreement", total=len(FUNCTIONS) * options.turns)
+    task = progress.add_task(part, total=len(functions) * options.turns)
     rows: list[dict[str, Any]] = []
-    for number, function in enumerate(FUNCTIONS):
+    for number, function in enumerate(functions):
         progress.update(task, description=function.title)
         advance = lambda: progress.advance(task)  # noqa: E731
         turns = measure_turns(function, state, folder, options.turns, advance)
@@ -91,7 +103,7 @@ def _agreement(options: argparse.Namespace, state: State, progress: Progress) ->
         "cpus": usable_cpus(),
         "day": utc_now()[:10],
     }
-    _keep_part("agreement", {**machine, "turns": options.turns, "rows": rows})
+    _keep_part(part, {**machine, "turns": options.turns, "rows": rows})
     return show(rows)
 
 

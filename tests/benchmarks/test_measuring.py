@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import FUNCTIONS, OVERHEAD, _order, compare, judge, median_interval
+from agreement import (
+    FUNCTIONS,
+    LOOP,
+    OVERHEAD,
+    WORKER,
+    Function,
+    _order,
+    compare,
+    judge,
+    measure_turns,
+    median_interval,
+)
 from agreement_worker import c_loop
 from duel_orders import make_contender, make_order
 from measuring import POWER_STARTS, SIZES, _keep_part, find_smallest
@@ -94,6 +107,49 @@ def test_a_peer_that_needs_two_percent_more_is_reported() -> None:
 def test_of_a_step_that_does_nothing_the_difference_is_our_loop() -> None:
     (row,) = compare(FUNCTIONS[0], [{"block": 60.0, "c_loop": 40.0}] * 8)
     assert (row["ours_ns"], row["peer_ns"], row["verdict"]) == (60.0, 40.0, OVERHEAD)
+
+
+def test_a_process_that_times_our_loop_has_no_other_timer(tmp_path: Path) -> None:
+    """pyperf is not installed here, so the worker would end if it set up every method."""
+    assert [each.title for each in LOOP] == ["torch noop bare", "jax noop bare"]
+    order = _order(Function(framework="stdlib", workload="noop", case="bare"))
+    job = {"turns": 2, "methods": LOOP[0].methods, "order": order}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    answer = subprocess.run(
+        [sys.executable, "-P", str(WORKER), str(tmp_path / "job.json")],
+        env={**os.environ, "PYTHONPATH": str(WORKER.parent.parent)},
+        capture_output=True,
+        text=True,
+    )
+    turns = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [set(turn) for turn in turns] == [{"block", "c_loop"}] * 2, answer.stderr
+    (row,) = compare(LOOP[0], turns * 4)
+    assert row["peer_ns"] > 0 and 0 < row["ours_ns"] < 1e5
+
+
+def test_no_timer_is_installed_for_our_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = SimpleNamespace(key="k", name="torch-2.15.0", python=sys.executable)
+    jobs: list[dict[str, Any]] = []
+
+    def start(command: list[str], **_: object) -> Any:
+        jobs.append(json.loads(Path(command[-1]).read_text()))
+        raise SystemExit("no framework here")
+
+    def install(command: list[str]) -> Any:
+        raise AssertionError(f"wanted no installation, got {command}")
+
+    monkeypatch.setattr("agreement.find_interpreters", list)
+    monkeypatch.setattr("agreement.resolve", lambda *_: None)
+    monkeypatch.setattr("agreement.provision", lambda *_, **__: record)
+    monkeypatch.setattr("agreement.run_uv_or_cached", install)
+    monkeypatch.setattr("agreement.subprocess.Popen", start)
+    with pytest.raises(SystemExit, match="no framework here"):
+        measure_turns(LOOP[0], open_state(tmp_path / "state"), tmp_path, 20, lambda: None)
+    assert jobs[0]["methods"] == ["block", "c_loop"] and jobs[0]["turns"] == 20
+    with pytest.raises(AssertionError, match="pyperf"):
+        measure_turns(FUNCTIONS[0], open_state(tmp_path / "state"), tmp_path, 20, lambda: None)
 
 
 def test_a_loop_in_c_runs_the_steps_waits_once_and_raises_what_they_raise() -> None:
