@@ -6,7 +6,8 @@ of the empty step, each with one start of two rounds and no passes.
 
 Each campaign has a state folder of its own, and is run by `deadheat run`, as a night is: with a
 Prefect server, checks, verdicts and the dashboard. With `--slurm` on a local Slurm of two nodes
-with two simulated GPUs each. Memory is that of the command alone.
+with two simulated GPUs each. Memory is that of the command alone. `per_duel` has the milliseconds
+of each flow and task, as Prefect has stored them, and of the duel itself.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import argparse
 import json
 import os
 import resource
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +44,18 @@ from benchcore.state import open_state
 CAMPAIGN = "growth"
 _EXPECTED_S = 3.0
 _LOOK_S = 0.2
+_DAY_MS = 86_400_000.0
+_COSTS = """
+SELECT 'flow ' || flow.name, sum(julianday(total_run_time) - julianday('1970-01-01')),
+    sum(julianday(start_time) - julianday(expected_start_time))
+FROM flow_run JOIN flow ON flow.id = flow_id WHERE end_time IS NOT NULL GROUP BY 1
+UNION ALL
+SELECT 'task ' || substr(task_key, 1, instr(task_key, '-') - 1),
+    sum(julianday(total_run_time) - julianday('1970-01-01')),
+    sum(julianday(start_time) - julianday(expected_start_time))
+FROM task_run WHERE end_time IS NOT NULL GROUP BY 1
+"""
+"""Prefect's SQLite has durations as times of 1970, and a hash at the end of a task's key."""
 
 
 def main() -> None:
@@ -82,7 +97,9 @@ def _run_here(number: int) -> dict[str, Any]:
         plan = campaign_folder(state, CAMPAIGN) / "plan.json"
         save_plan(draft_plan(profile, site="local", campaign=CAMPAIGN), plan)
         environ = {**os.environ, "DEADHEAT_STATE": str(state.root)}
-        return watch([DEADHEAT, "run", str(plan)], environ, state.spool / CAMPAIGN, number)
+        spool = state.spool / CAMPAIGN
+        found = watch([DEADHEAT, "run", str(plan)], environ, spool, number)
+        return {**found, "per_duel": read_costs(state.root / "prefect" / "prefect.db", spool)}
 
 
 def _run_on_slurm(number: int) -> dict[str, Any]:
@@ -97,7 +114,9 @@ def _run_on_slurm(number: int) -> dict[str, Any]:
                 cluster.start_worker()
                 command = [DEADHEAT, "run", plan_path(cluster, CAMPAIGN)]
                 spool = cluster.state.spool / CAMPAIGN
-                return watch(command, cluster.environment, spool, number)
+                found = watch(command, cluster.environment, spool, number)
+                server = Path(cluster.environment["PREFECT_HOME"], "prefect.db")
+                return {**found, "per_duel": read_costs(server, spool)}
         finally:
             slurm.stop()
 
@@ -130,6 +149,25 @@ def watch(
         "cpu_s": round(_read_cpu_s() - before_s, 1),
         "peak_mb": round(peak_bytes / 1e6),
     }
+
+
+def read_costs(database: Path, spool: Path) -> dict[str, dict[str, float]]:
+    """Milliseconds per duel of each flow and task, and from when it should have started until it
+    did (`waiting_ms`); those of the duel itself are from its document. A flow contains its tasks,
+    and the task that measures contains the duel."""
+    duels = [json.loads(path.read_text())["allocation"] for path in spool.glob("*.json")]
+    began, ended = (
+        sum(datetime.fromisoformat(each[key]).timestamp() for each in duels)
+        for key in ("started_at", "ended_at")
+    )
+    costs = {"duel": {"ms": round(1000 * (ended - began) / len(duels), 1)}}
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        for name, ran, waited in connection.execute(_COSTS):
+            parts = {"ms": ran, "waiting_ms": waited}
+            costs[name] = {
+                key: round(days * _DAY_MS / len(duels), 1) for key, days in parts.items()
+            }
+    return costs
 
 
 def _read_cpu_s() -> float:
