@@ -11,6 +11,7 @@ import typer
 from benchcore.errors import UserError
 from benchcore.names import format_percent
 from benchcore.planning import matrix
+from benchcore.planning.hours import expect_night
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.running.plans import draft_night, expect_durations, open_existing
@@ -84,8 +85,9 @@ def plan(
         for duel in drafted.duels
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
-    expected_h = sum(map(expected_s, drafted.duels)) / 3600
-    print_line(f"{len(rows)} duels, about {expected_h:.1f} h")
+    expected_h = expect_night(drafted.duels, expected_s) / 3600
+    on_top = "missing environments and first proofs come on top"
+    print_line(f"{len(rows)} duels, about {expected_h:.1f} h; {on_top}")
     print_notes(drafted.notes)
 
 
