@@ -102,6 +102,7 @@ def _print_starts(found: list[StartsNeeded], change: float, as_json: bool) -> No
         {
             "case": f"{each.workload} {each.case}",
             "pair": each.pair,
+            "device": each.device_name,
             "nights": str(each.num_nights),
             "spread": "-" if each.spread is None else format_percent(each.spread.starts, 2),
             "starts": "-" if each.starts is None else str(each.starts),

@@ -18,19 +18,22 @@ NEWEST_NIGHTS = 60
 """The newest nights of a series, whose spread counts."""
 _SURE = 3.6
 """Standard errors between two levels that a test at 5 % shows with a power of 95 %."""
-_Nights = dict[tuple[str, str, str, str], list[tuple[list[float], float]]]
-"""By workload, case, pair and device: log ratios, and the seconds of a start, of each night."""
+_Pair = tuple[str, str, str, str, str]
+"""Workload, case, sides, and the fingerprint and name of the device."""
+_Nights = dict[_Pair, list[tuple[list[float], float]]]
+"""By pair: log ratios, and the seconds of a start, of each night."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartsNeeded:
-    """What one pair needs. `starts` None = see `reason`; `minutes` is of all starts.
-    `pair` None = no pair of the case has a history."""
+    """What one pair needs on the device that measured its nights. `starts` None = see `reason`;
+    `minutes` is of all starts. `pair` None = no pair of the case has a history."""
 
     workload: str
     case: str
     pair: str | None
     device: str | None
+    device_name: str | None
     num_nights: int
     spread: Spread | None
     starts: int | None
@@ -68,12 +71,21 @@ def _read_nights(engine: Engine, cases: Collection[tuple[str, str]]) -> _Nights:
             sides = f"{ratio.a_arm} against {ratio.b_arm}"
             if ratio.kind == "cross_version":
                 sides += f" ({ratio.b_role})"
-            key = (duel.workload, duel.case_name, sides, duel.device_fingerprint)
+            device = (duel.device_fingerprint, _name_device(duel))
+            key = (duel.workload, duel.case_name, sides, *device)
             taken_s = (duel.ended_at - duel.started_at).total_seconds()
             if key[:2] in cases:
                 logs = ratio.start_log_ratios
                 nights[key].append((logs, taken_s / max(1, len(logs))))
     return nights
+
+
+def _name_device(duel: DuelRun) -> str:
+    """Its model; of a CPU also how many of them, which is part of its identity."""
+    if duel.device["kind"] != "cpu":
+        return duel.device_model
+    count = duel.device["count"]
+    return f"{duel.device_model}, {count} CPU{'' if count == 1 else 's'}"
 
 
 def _without_history(workload: str, case: str) -> StartsNeeded:
@@ -82,6 +94,7 @@ def _without_history(workload: str, case: str) -> StartsNeeded:
         case=case,
         pair=None,
         device=None,
+        device_name=None,
         num_nights=0,
         spread=None,
         starts=None,
@@ -90,10 +103,8 @@ def _without_history(workload: str, case: str) -> StartsNeeded:
     )
 
 
-def _judge(
-    key: tuple[str, str, str, str], nights: list[tuple[list[float], float]], shift: float
-) -> StartsNeeded:
-    workload, case, pair, device = key
+def _judge(key: _Pair, nights: list[tuple[list[float], float]], shift: float) -> StartsNeeded:
+    workload, case, pair, device, device_name = key
     spread = measure_spread(ratios for ratios, _ in nights)
     starts = None if spread is None else find_fewest_starts(spread, shift)
     minutes = None if starts is None else starts * fmean(each for _, each in nights) / 60
@@ -102,6 +113,7 @@ def _judge(
         case=case,
         pair=pair,
         device=device,
+        device_name=device_name,
         num_nights=len(nights),
         spread=spread,
         starts=starts,

@@ -77,6 +77,39 @@ def test_cases_with_and_without_a_history_are_objects_and_rows(
     assert "mlp another" in shown and "no history yet" in shown
 
 
+def test_each_device_has_its_own_spread_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One model with another number of CPUs is another device."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    wide = {"count": 64, "fingerprint": "f" * 16}
+    gpu = {"kind": "gpu", "model": "Some GPU", "fingerprint": "e" * 16}
+    for index, (noise, device) in enumerate(((0.001, {}), (0.05, wide), (0.03, gpu))):
+        for night in range(8):
+            factors = tuple(np.exp(np.random.default_rng(night).normal(0.0, noise, 3)))
+            racers = [JAX, replace(TORCH, start_factors=factors)]
+            document = make_document(racers, duel_run=f"{8 * index + night:016x}")
+            document["allocation"]["device"] |= device
+            store_history(engine, state, [document])
+    found = list_starts_needed(engine, {("mlp", "tiny")}, 0.05)
+    starts = {each.device_name: each.starts for each in found}
+    assert {each.num_nights for each in found} == {8}
+    (steady, on_gpu, unsteady) = (
+        starts.pop(name) for name in ("Some CPU, 1 CPU", "Some GPU", "Some CPU, 64 CPUs")
+    )
+    assert not starts and steady < on_gpu < unsteady
+
+    arms = PROFILES["laptop"]().matches[-1].arms
+    match = Match(workload="mlp", case="tiny", arms=arms, expected_s=1)
+    profile = Profile(name="one", matches=(match,))
+    monkeypatch.setattr("flows.cli.plan.load_profile", lambda name: profile)
+    shown = run_here("plan", "--detect", "2%", "--state", str(tmp_path)).stdout
+    assert "Some CPU, 64 CPUs" in shown and "Some GPU" in shown and "device" in shown
+    assert "f" * 16 not in shown
+
+
 @pytest.mark.parametrize("given", ["7", "101%", "0", "nan", "two", "%", "2%%", ""])
 def test_what_is_no_change_is_refused(given: str) -> None:
     done = run_here("plan", "--detect", given)
