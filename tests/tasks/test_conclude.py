@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from newest_releases import RELEASES
 from prefect import flow
 from result_documents import (
     JAX,
@@ -19,7 +23,7 @@ from result_documents import (
     spool_document,
 )
 
-from benchcore.planning.matrix import save_plan
+from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import STDLIB
 from benchcore.running.plans import campaign_folder, draft_plan
@@ -195,3 +199,31 @@ def test_a_rerun_keeps_what_counted_where_it_measures_worse(
     measures()
     assert "the earlier measurement stays, as more of it counts: noop bare" in caplog.text
     assert json.loads(path.read_text()) == first
+
+
+def test_environments_are_built_side_by_side(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Built(Exception):
+        """What follows the environments begins."""
+
+    def build(_plan: Plan, request: str, *_: Any) -> Any:
+        both.wait()
+        built.append(request)
+        return SimpleNamespace(name=request)
+
+    def end(**_: Any) -> None:
+        raise Built
+
+    both, built = Barrier(2, timeout=20), list[str]()
+    releases = {name: RELEASES[name] for name in ("jax@newest", "torch@newest")}
+    plan = replace(make_plan("wide"), releases=releases)
+    save_plan(plan, campaign_folder(state, "wide") / "plan.json")
+    monkeypatch.setattr("tasks.pipeline.provision_release", build)
+    monkeypatch.setattr("tasks.pipeline.update_forms", end)
+
+    @flow(name="builds")
+    def builds() -> dict[str, Any]:
+        return run_campaign("wide", str(state.root))
+
+    with pytest.raises(Built):
+        builds()
+    assert sorted(built) == ["jax@newest", "torch@newest"], "one waits for the other to end"
