@@ -49,7 +49,8 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
         cases.values(), key=lambda each: order_words(each["words"], each["device"])
     )
     catalog["metrics"] = [
-        {"key": each.key, "title": each.heading, "unit": each.unit} for each in _METRICS
+        {"key": each.key, "title": each.heading, "unit": each.unit, "of_pass": each.of_pass}
+        for each in _METRICS
     ]
     return measured
 
@@ -77,10 +78,12 @@ def _add_rows(
 ) -> None:
     found = files.read(name) or {"columns": list(COLUMNS), "runs": {}, "rows": []}
     found["runs"][row["duel_run"]] = {
+        **found["runs"].get(row["duel_run"], {}),  # another pair's, of sides that did not fail
         "at": row["started_at"].isoformat(timespec="seconds"),
         "campaign": row["campaign"],
         "method": int(row["method"]),
         "conditions": row["conditions"],
+        **_name_passes(sides),
     }
     for metric in _METRICS:
         logs = [row["log_ratio"], row["low"], row["high"]]
@@ -97,6 +100,12 @@ def _add_rows(
         reason = "" if counts else shorten(row["reason"])
         found["rows"].append([*named, *map(round_log, logs), *values, *shared, counts, reason])
     files.write(name, found)
+
+
+def _name_passes(sides: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The earlier campaign whose passes hold; empty where the duel has measured its own."""
+    names = [side["passes_campaign"] for side in sides if side.get("passes_campaign")]
+    return {"passes": names[0]} if names else {}
 
 
 def _amount(value: Any) -> float | None:

@@ -94,6 +94,14 @@
       datasets: { points, changes: findChanges(rows), marks: marks.map((mark) => ({ ...mark, late: isLate(rows, mark.time) })), one: holdsOne ? [{ value: 1 }] : [] } });
   }
 
+  // Which night's pass the newest night holds, and how many nights hold an earlier one.
+  function passNote(rows, metric) {
+    if (!metric.of_pass || !rows.length) return null;
+    const earlier = rows.filter((row) => row.passes).length, newest = rows[rows.length - 1];
+    return h("p", { class: "note" }, "A process of its own measures this, once a week and when something that it depends on has changed. " +
+      `The newest night ${newest.passes ? `holds the pass of ${newest.passes}` : "has its own pass"}; ${earlier} of ${rows.length} nights hold an earlier one.`);
+  }
+
   function nightTable(rows, metric) {
     const [scale, unit] = SCALES[metric.unit] || [1, ""];
     const amount = (value) => (value === null ? null : { text: `${digits(value / scale)}${unit}`, value });
@@ -140,6 +148,7 @@
     return [h("h1", {}, `${found.words}: ${pair.words}`),
       h("p", { class: "lead" }, last ? `${metric.title}: ${showRatio(last)} on ${last.at.slice(0, 10)}. ${pair.above}` : "No night of this series counts; the table names the reasons."),
       metric.key === asked ? null : h("p", { class: "note" }, `No night of this pair has the requested metric (${nameMetric(catalog, asked)}). This is ${metric.title}.`),
+      passNote(rows, metric),
       filters,
       counting.length ? drawChart(counting, marks, state, metric, `${found.words}, ${pair.words}`) : null,
       counting.length ? h("p", { class: "aside" }, "Drag over the strip below the chart to zoom; drag its box to move; double-click it to see all. A dot opens its duel. Dashed lines: a new version or condition. Red lines: suspicions and events.") : null,

@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan
-from stored_histories import open_history
+from site_visits import Visit
+from stored_histories import open_history, store_history
 
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state
+from benchcore.store.database import open_database
 from benchcore.store.metrics import TRACKED
 from dashboards.publish import publish_campaign
 from dashboards.site.files import SiteFiles
@@ -49,3 +52,41 @@ def test_a_campaign_is_published_again_after_its_history_was_not_written(tmp_pat
     path.unlink()
     publish_campaign(state, CAMPAIGN)
     assert path.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.browser
+def test_a_series_names_the_night_whose_passes_it_holds(browser: Browser, tmp_path: Path) -> None:
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    at = "2026-01-02T03:04:05+00:00"
+    for day, name in enumerate(("nightly-first", "nightly-later"), start=2):
+        document = make_document(campaign=name, duel_run=f"{day:016x}")
+        for key in ("started_at", "ended_at"):
+            document["allocation"][key] = document["allocation"][key].replace("-02T", f"-0{day}T")
+        if name == "nightly-later":
+            document["duel"]["passes_of"] = {
+                "duel_run": f"{2:016x}",
+                "campaign": "nightly-first",
+                "at": at,
+            }
+            for contender in document["contenders"]:
+                for start in contender["starts"]:
+                    start["memory"] = dict.fromkeys(start["memory"])
+        store_history(engine, state, [document])
+        save_plan(make_plan(name), campaign_folder(state, name) / "plan.json")
+        publish_campaign(state, name)
+    engine.dispose()
+    catalog = SiteFiles(state.site).read("catalog")
+    of_pass = {each["key"] for each in catalog["metrics"] if each["of_pass"]}
+    assert "process_peak_bytes" in of_pass and "median_step_ns" not in of_pass
+    visit = Visit(browser)
+    address = f"series.html#case={catalog['cases'][0]['key']}&metric="
+    page = visit.open(state.site, f"{address}process_peak_bytes", 1)
+    assert page.locator("tbody tr").count() == 2
+    note = page.locator("main p.note").inner_text()
+    assert note.endswith(
+        "The newest night holds the pass of nightly-first; 1 of 2 nights hold an earlier one."
+    )
+    page = visit.open(state.site, f"{address}median_step_ns", 1)
+    assert page.locator("main p.note").count() == 0
+    visit.context.close()
