@@ -78,15 +78,16 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
 
 
 def _list_crossings(engine: Engine, folders: list[Path]) -> Iterator[str]:
-    """Where the lead changes sides, over the models or batches of ensembles with two settings."""
+    """Where the lead changes sides, over the models or batches of ensembles: of two frameworks, or
+    of one with two settings."""
     cases = load_spec("ensemble").cases
     found = defaultdict[tuple[Any, ...], list[Point]](list)
     for row in [each for folder in folders for each in _list_pairs(engine, folder)]:
         case, logs = cases[row["case_name"]], (row["log_ratio"], row["low"], row["high"])
-        a, b = row["a_arm"], row["b_arm"]
+        a, b = ((row[f"{side}_framework"], row[f"{side}_arm"]) for side in "ab")
         log_ratio, low, high = logs if a < b else swap_sides(*logs)
         for varied in ("models", "batch"):
-            alike = (row["a_framework"], *sorted((a, b)), varied, replace(case, **{varied: 0}))
+            alike = (*sorted((a, b)), varied, replace(case, **{varied: 0}))
             value = getattr(case, varied)
             found[alike].append(Point(value=value, log_ratio=log_ratio, low=low, high=high))
     for (*_, varied, _), points in found.items():
@@ -100,10 +101,9 @@ def _list_crossings(engine: Engine, folders: list[Path]) -> Iterator[str]:
 
 
 def _list_pairs(engine: Engine, folder: Path) -> list[dict[str, Any]]:
-    """Pairs of ensembles that count, of one framework with two settings."""
+    """Pairs of ensembles that count."""
     rows = ratio_frame(engine, folder.name).to_dict("records")
-    wanted = [each for each in rows if each["workload"] == "ensemble" and each["counts"]]
-    return [each for each in wanted if each["a_framework"] == each["b_framework"]]
+    return [each for each in rows if each["workload"] == "ensemble" and each["counts"]]
 
 
 def _check_costs(engine: Engine, text: str) -> None:
