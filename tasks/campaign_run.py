@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import get_run_logger, task, unmapped
+from prefect import get_run_logger, tags, task, unmapped
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
@@ -171,15 +171,18 @@ def _await_quiet(plan: Plan, state: State, wait_s: float) -> None:
 def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[str]:
     """Measure every duel in a task run of its own; the reasons of those without a result."""
     where = {"campaign": plan.campaign, "root": str(state.root)}
+    limited = measurement.find_measure_tags()
     proofs = list_campaign_proofs(plan, state)
     for workload, precision in dict.fromkeys((each.workload, each.precision) for each in proofs):
         # Without a proof the checks exclude its pairs; the campaign continues.
-        measurement.prove_workload(workload, precision, **where, return_state=True)
+        with tags(*limited):
+            measurement.prove_workload(workload, precision, **where, return_state=True)
     lost: list[str] = []
     for duel in plan.duels:
-        ended: RunState[Any] = measurement.measure_duel(
-            duel.title, duel.duel_run, **where, return_state=True
-        )
+        with tags(*limited):
+            ended: RunState[Any] = measurement.measure_duel(
+                duel.title, duel.duel_run, **where, return_state=True
+            )
         if not ended.is_completed():
             error = ended.result(raise_on_failure=False, **WAITED)
             if isinstance(error, Exception) and is_disk_full(error):

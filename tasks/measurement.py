@@ -12,8 +12,10 @@ from typing import Any
 from prefect import Task, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State as RunState
 from prefect.client.schemas.objects import TaskRun
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Failed
 
 from benchcore.errors import EnvironmentBuildError
@@ -32,10 +34,23 @@ from benchcore.running.slurm.slots import pin_to_slot
 from benchcore.state import State, open_state
 from tasks.artifacts import WAITED, attach_logs, name_key
 
-MEASURE_LIMIT = "tag:measure"
+MEASURE_TAG = "measure"
+MEASURE_LIMIT = f"tag:{MEASURE_TAG}"
 """Prefect's concurrency limit of tasks with the tag `measure`: one at a time on a server."""
 Ended = tuple[str, RunState[str]]
 """The id of a duel run, and the final state of its task run."""
+
+
+def find_measure_tags() -> set[str]:
+    """The tag `measure` if the server has the limit behind it. A temporary server has none, but a
+    task with a tag asks for limits. At that time its SQLite stores the end of the task before, so
+    it often refuses, and Prefect's client waits 2 s before it asks again."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_global_concurrency_limit_by_name(MEASURE_LIMIT)
+        except ObjectNotFound:
+            return set()
+    return {MEASURE_TAG}
 
 
 async def is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
@@ -47,7 +62,6 @@ async def is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunStat
 @task(
     task_run_name="measure-{title}",
     cache_policy=NO_CACHE,
-    tags={"measure"},
     retries=1,
     retry_delay_seconds=2,
     retry_condition_fn=is_infrastructure,
@@ -82,7 +96,7 @@ measure_in_job = measure_duel.with_options(tags={"measure-in-job"})
 """Allocations measure side by side: the limit behind the tag `measure` is for one machine."""
 
 
-@task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE, tags={"measure"})
+@task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE)
 def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -> RunState[None]:
     """Prove that the campaign's environments compute the same, unless a proof exists."""
     state = open_state(Path(root))

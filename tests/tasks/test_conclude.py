@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from newest_releases import RELEASES
 from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.context import TaskRunContext
 from result_documents import (
     JAX,
     OLD_JAX,
@@ -36,7 +38,8 @@ from dashboards.site.files import SiteFiles
 from dashboards.wandb_runs import list_waiting, send_runs
 from data_checks.check import check_campaign
 from data_checks.validation import CheckError
-from tasks.campaign_run import conclude_campaign, run_campaign
+from tasks.campaign_run import _measure_all, conclude_campaign, run_campaign
+from tasks.measurement import MEASURE_LIMIT
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -227,3 +230,32 @@ def test_environments_are_built_side_by_side(state: State, monkeypatch: pytest.M
     with pytest.raises(Built):
         builds()
     assert sorted(built) == ["jax@newest", "torch@newest"], "one waits for the other to end"
+
+
+def test_measuring_tasks_ask_for_a_limit_only_if_the_server_has_it(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: Any, **__: Any) -> Path:
+        context = TaskRunContext.get()
+        assert context is not None
+        tagged.append(context.task_run.tags)
+        return state.root
+
+    bare = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3)
+    plan = draft_plan(Profile(name="cheap", matches=(bare,)), site="local", campaign="limited")
+    save_plan(plan, campaign_folder(state, "limited") / "plan.json")
+    tagged: list[list[str]] = []
+    monkeypatch.setattr("tasks.measurement.duels.measure_duel", measure)
+
+    @flow(name="measures")
+    def measures() -> list[str]:
+        return _measure_all(plan, state, lambda: None)
+
+    with get_client(sync_client=True) as client:
+        assert measures() == []
+        client.upsert_global_concurrency_limit_by_name(MEASURE_LIMIT, 1)
+        try:
+            assert measures() == []
+        finally:
+            client.delete_global_concurrency_limit_by_name(MEASURE_LIMIT)
+    assert tagged == [[], ["measure"]]
