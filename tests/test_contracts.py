@@ -20,6 +20,10 @@ BREACHES = {
         "import benchcore.planning.matrix",
     ),
     "no flow imports a command": ("flows/publish.py", "import flows.cli.printing"),
+    "commands compute no statistics": (
+        "flows/cli/detect.py",
+        "def _average(values):\n    import statistics\n\n    return statistics.mean(values)",
+    ),
     "the measured layer is bare": ("benchcore/protocol.py", "import pandas"),
     "JAX's files never import torch": ("benchcore/workloads/mlp/in_jax.py", "import torch"),
     "torch's files never import JAX": ("benchcore/cell/torch_runtime.py", "import jax"),
