@@ -265,6 +265,28 @@ def test_the_help_imports_no_command() -> None:
     assert "Understand a change:" in done.stdout and "bisect" in done.stdout
 
 
+_SLOW_TO_IMPORT = {
+    "alembic",
+    "altair",
+    "great_expectations",
+    "pandas",
+    "prefect",
+    "scipy.stats",
+    "sqlalchemy",
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "detect"])
+def test_commands_that_measure_nothing_import_nothing_slow(command: str) -> None:
+    """What they need of these they import where they need it, such as a database of past nights."""
+    program = f"import sys, flows.cli.{command}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"flows.cli.{command}" in done.stdout
+    assert not _SLOW_TO_IMPORT & set(done.stdout.split())
+
+
 def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
     commands = load_commands().commands
     assert [*commands] == [each.name for listed in SECTIONS.values() for each in listed]
