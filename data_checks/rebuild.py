@@ -18,9 +18,9 @@ from benchcore.store.database import (
     open_database,
 )
 from benchcore.store.duels import judge_campaign, list_campaigns
+from benchcore.store.environment_locks import empty_but_locks, ingest_locks, read_locks
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.locks import empty_but_locks, ingest_locks, read_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.suspicions import refresh_suspicions
 from data_checks.check import check_campaign

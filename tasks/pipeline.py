@@ -38,9 +38,9 @@ from benchcore.store.duels import (
     judge_campaign,
     list_unchecked_campaigns,
 )
+from benchcore.store.environment_locks import ingest_locks
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.locks import ingest_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions

@@ -11,7 +11,7 @@ from command_line import run_here
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.locks import ingest_locks, read_lock, read_locks
+from benchcore.store.environment_locks import ingest_locks, read_lock, read_locks
 
 TEXTS = {
     "one": "jax==0.9.0 --hash=sha256:11\n",
