@@ -35,7 +35,7 @@ ABSENT: Any = _Absent.ABSENT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rule:
+class FieldRule:
     """What a value must fulfil besides its type, as JSON schema keywords."""
 
     minimum: float | None = None
@@ -50,15 +50,15 @@ class Rule:
     """The keys of an object that has exactly these."""
 
 
-Count = Annotated[int, Rule(minimum=0)]
-Positive = Annotated[int, Rule(minimum=1)]
-Amount = Annotated[float, Rule(minimum=0)]
-Text = Annotated[str, Rule(min_length=1)]
-Name = Annotated[str, Rule(pattern="^[a-z0-9][a-z0-9_.+-]{0,99}$")]
-Hash = Annotated[str, Rule(pattern="^[0-9a-f]{16}$")]
+Count = Annotated[int, FieldRule(minimum=0)]
+Positive = Annotated[int, FieldRule(minimum=1)]
+Amount = Annotated[float, FieldRule(minimum=0)]
+Text = Annotated[str, FieldRule(min_length=1)]
+Name = Annotated[str, FieldRule(pattern="^[a-z0-9][a-z0-9_.+-]{0,99}$")]
+Hash = Annotated[str, FieldRule(pattern="^[0-9a-f]{16}$")]
 _SHA256_PATTERN = "^[0-9a-f]{64}$"
-Sha256 = Annotated[str, Rule(pattern=_SHA256_PATTERN)]
-Time = Annotated[str, Rule(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
+Sha256 = Annotated[str, FieldRule(pattern=_SHA256_PATTERN)]
+Time = Annotated[str, FieldRule(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
 _T = TypeVar("_T")
 
@@ -223,7 +223,7 @@ def _allow_null(described: dict[str, Any]) -> dict[str, Any]:
     return {**described, "type": [described["type"], "null"]}
 
 
-def _apply(rule: Rule, described: dict[str, Any]) -> dict[str, Any]:
+def _apply(rule: FieldRule, described: dict[str, Any]) -> dict[str, Any]:
     given = {key: each for key, each in vars(rule).items() if each is not None}
     keys = given.pop("keys", None)
     if keys is not None:

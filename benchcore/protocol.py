@@ -22,7 +22,7 @@ BEAT_S = 2.0
 """Seconds between two signs of life of a conductor or a proof."""
 
 Framework = Literal["jax", "torch", "stdlib"]
-FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")
+ALL_FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")
 ComparedFramework = Literal["jax", "torch"]
 COMPARED: tuple[ComparedFramework, ...] = ("jax", "torch")
 Status = Literal[

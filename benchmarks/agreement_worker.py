@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.contender import Contender
+from benchcore.cell.contender import ContenderServer
 
 Method = Callable[[], float]
 Step = Callable[[], object]
@@ -52,7 +52,7 @@ class Loopback:
 def main(job: dict[str, Any]) -> None:
     """Prepare the contender; then one turn not counted, and `turns` in alternating order."""
     loopback = Loopback()
-    contender = Contender(loopback)  # type: ignore[arg-type]
+    contender = ContenderServer(loopback)  # type: ignore[arg-type]
     contender.prepare(job["order"])
     step, wait = contender.program.step, contender.runtime.synchronise
 

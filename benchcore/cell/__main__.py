@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
 
 def _serve(role: str, channel: Channel) -> None:
     if role == "contender":
-        from benchcore.cell.contender import Contender
+        from benchcore.cell.contender import ContenderServer
 
-        Contender(channel).serve()
+        ContenderServer(channel).serve()
     elif role == "member":
         from benchcore.cell.group import follow_leader
 

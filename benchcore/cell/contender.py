@@ -35,7 +35,7 @@ _PROFILED_NS = 150_000_000
 _FEWEST_PROFILED, _MOST_PROFILED = 2, 30
 
 
-class Contender:
+class ContenderServer:
     """The state of one contender between two messages."""
 
     def __init__(self, channel: Channel) -> None:

@@ -13,8 +13,8 @@ from uv import find_uv_bin
 
 from benchcore.environments.child_lifetime import tie
 
-Failure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
-_FAILURE_SIGNS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
+UvFailure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
+_FAILURE_SIGNS: tuple[tuple[UvFailure, re.Pattern[str]], ...] = (
     (
         "uncached",
         re.compile(r"network (connectivity )?(was|is) disabled|n[o']t found in the cache", re.I),
@@ -38,7 +38,7 @@ class UvAnswer:
 
     output: str
     message: str
-    failure: Failure | None
+    failure: UvFailure | None
     offline: bool
 
 
@@ -93,7 +93,7 @@ def run_uv_or_cached(
     return replace(answer, failure="uncached", offline=True)
 
 
-def classify_failure(stderr: str) -> Failure:
+def classify_failure(stderr: str) -> UvFailure:
     """The kind of failure that uv's stderr describes."""
     text = " ".join(stderr.split())
     for kind, sign in _FAILURE_SIGNS:

@@ -11,7 +11,7 @@ from typing import Any
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
 from benchcore.json_types import is_sha256
-from benchcore.protocol import FRAMEWORKS
+from benchcore.protocol import ALL_FRAMEWORKS
 from benchcore.workloads.contract import Spec, import_spec
 from benchcore.workloads.settings import (
     DEFECTS,
@@ -98,7 +98,7 @@ def list_use_cases() -> list[str]:
 
 def list_sides(workload: str) -> list[str]:
     """The frameworks that a workload is implemented in."""
-    return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
+    return [name for name in ALL_FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
 
 
 def options_of(workload: str, framework: str) -> Options:

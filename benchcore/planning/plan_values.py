@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from benchcore.protocol import FRAMEWORKS, DuelLimits
+from benchcore.protocol import ALL_FRAMEWORKS, DuelLimits
 
 if TYPE_CHECKING:
     from benchcore.environments.version_requests import Release
@@ -23,10 +23,10 @@ _AMOUNTS = ("budget_s", "warm_up_limit_s")
 
 def check_release(request: str, release: Release) -> None:
     """Raises ValueError for an unknown framework, or a version that nothing has (PEP 440)."""
-    if release.framework not in FRAMEWORKS:
+    if release.framework not in ALL_FRAMEWORKS:
         raise ValueError(
             f"no framework {release.framework!r:.100} for {request!r:.100}; frameworks are "
-            f"{', '.join(FRAMEWORKS)}"
+            f"{', '.join(ALL_FRAMEWORKS)}"
         )
     if release.framework != "stdlib":
         Version(release.version)

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import Literal
 
-Failure = Literal["refused", "silent", "500", "502", "503", "504"]
+ServerFailure = Literal["refused", "silent", "500", "502", "503", "504"]
 
 
 class Proxy:
@@ -19,11 +19,11 @@ class Proxy:
         self._server_port = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._failure: Failure | None = None
+        self._failure: ServerFailure | None = None
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def fail(self, failure: Failure | None) -> None:
+    def fail(self, failure: ServerFailure | None) -> None:
         """Close all connections, and fail every new one from now on; None = pass bytes again."""
         self._failure = failure
         for each in [*self._open]:

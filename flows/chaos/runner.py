@@ -33,7 +33,7 @@ from flows.chaos.process_faults import PROCESS_FAULTS
 from flows.chaos.server_faults import SERVER_FAULTS
 from flows.chaos.slurm_faults import SLURM_FAULTS
 from flows.chaos.starting import heed_interrupts
-from flows.chaos.trial import Layer, MissedError, Outcome, Server, Trial, run_trial
+from flows.chaos.trial import Layer, MissedError, Server, Trial, TrialOutcome, run_trial
 from flows.chaos.up_faults import UP_FAULTS
 from flows.server.temporary_api import set_prefect_defaults, start_temporary_api
 
@@ -55,7 +55,7 @@ _LATER_S = 0.3
 
 
 @dataclass(frozen=True)
-class Template:
+class StateTemplate:
     """What every trial of a layer begins with, and what its night is without a fault."""
 
     layer: Layer
@@ -79,7 +79,7 @@ def choose_faults(layer: Layer, only: str | None, *, short: bool) -> list[Fault]
     return chosen
 
 
-def make_template(layer: Layer, folder: Path, stack: ExitStack) -> Template:
+def make_template(layer: Layer, folder: Path, stack: ExitStack) -> StateTemplate:
     """Plan a night, provide what it needs, and run it once without a fault. Services of all trials
     end with `stack`."""
     heed_interrupts()
@@ -95,10 +95,10 @@ def make_template(layer: Layer, folder: Path, stack: ExitStack) -> Template:
     return dataclasses.replace(template, events=len(events) // 2)
 
 
-def _plan(layer: Layer, folder: Path, stack: ExitStack) -> Template:
+def _plan(layer: Layer, folder: Path, stack: ExitStack) -> StateTemplate:
     state = open_state(folder / "template")
     if layer == "environments":
-        return Template(layer, state.root)
+        return StateTemplate(layer, state.root)
     server = _serve(folder) if layer in ("command", "slurm") else None
     slurm = None
     if layer == "slurm":
@@ -110,7 +110,7 @@ def _plan(layer: Layer, folder: Path, stack: ExitStack) -> Template:
         provision_release(plan, request, state, lambda text: None)
     take_snapshot(state.snapshots)
     open_database(state.database_url).dispose()
-    return Template(layer, state.root, server=server, slurm=slurm)
+    return StateTemplate(layer, state.root, server=server, slurm=slurm)
 
 
 def _serve(folder: Path) -> Server:
@@ -123,7 +123,7 @@ def _serve(folder: Path) -> Server:
     return Server(port, os.environ["PREFECT_API_AUTH_STRING"])
 
 
-def _make_trial(template: Template, folder: Path, chance: random.Random) -> Trial:
+def _make_trial(template: StateTemplate, folder: Path, chance: random.Random) -> Trial:
     folder.mkdir(parents=True)
     shutil.copytree(template.state, folder / "state", symlinks=True)
     if template.layer != "environments":
@@ -133,16 +133,16 @@ def _make_trial(template: Template, folder: Path, chance: random.Random) -> Tria
 
 
 def run_trials(
-    template: Template,
+    template: StateTemplate,
     faults: Sequence[Fault],
     *,
     times: int,
     seed: int,
     folder: Path,
     report: Callable[[str], None],
-) -> list[Outcome]:
+) -> list[TrialOutcome]:
     """Let each fault happen this many times, at moments that the seed chooses."""
-    outcomes: list[Outcome] = []
+    outcomes: list[TrialOutcome] = []
     for fault in faults:
         hits = _hit(template, fault, seed, folder)
         for outcome in islice(hits, times):
@@ -151,7 +151,7 @@ def run_trials(
     return outcomes
 
 
-def _hit(template: Template, fault: Fault, seed: int, folder: Path) -> Iterator[Outcome]:
+def _hit(template: StateTemplate, fault: Fault, seed: int, folder: Path) -> Iterator[TrialOutcome]:
     """Outcomes of a fault without end, but for one that always comes late."""
     missed = 0
     for number in count():
@@ -182,7 +182,7 @@ def _at_random(fault: Fault, events: int) -> Callable[[Trial], None]:
     return inject
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: TrialOutcome) -> str:
     """An outcome in one line."""
     found = [
         *(f"lost {each}" for each in outcome.lost),
@@ -203,14 +203,14 @@ def describe(outcome: Outcome) -> str:
     return f"{outcome.fault}: exit code {codes} ({seconds}): {verdict}"
 
 
-def tabulate(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def tabulate(outcomes: Sequence[TrialOutcome]) -> list[dict[str, Any]]:
     """One row per fault, and their sum."""
     names = list(dict.fromkeys(each.fault for each in outcomes))
     rows = [_count(name, [each for each in outcomes if each.fault == name]) for name in names]
     return [*rows, _count(f"all {len(names)} kinds", outcomes)]
 
 
-def _count(name: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _count(name: str, outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
     runs = [run for each in outcomes for run in (each.first, each.again)]
     return {
         "fault": name,

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from flows.chaos.fault import Fault, signal_processes
-from flows.chaos.proxy import Failure, Proxy
+from flows.chaos.proxy import Proxy, ServerFailure
 from flows.chaos.trial import MissedError, Trial
 from flows.server import watchdog
 
@@ -66,7 +66,7 @@ def use_proxy(trial: Trial) -> None:
     trial.proxy = proxy
 
 
-def fail(failure: Failure, seconds: float = _OUTAGE_S) -> Callable[[Trial], None]:
+def fail(failure: ServerFailure, seconds: float = _OUTAGE_S) -> Callable[[Trial], None]:
     """Let the server of a night behind a proxy fail."""
 
     def inject(trial: Trial) -> None:
@@ -87,7 +87,7 @@ def _no_server(trial: Trial) -> None:
     trial.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
 
 
-def _outage(name: str, failure: Failure, **options: float) -> Fault:
+def _outage(name: str, failure: ServerFailure, **options: float) -> Fault:
     inject = fail(failure, **options)
     return Fault(name=name, layers=("command",), prepare=use_proxy, inject=inject)
 

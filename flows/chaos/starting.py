@@ -14,7 +14,7 @@ from typing import Protocol
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
-class Night(Protocol):
+class RunningNight(Protocol):
     """A running night; `subprocess.Popen` is one."""
 
     pid: int
@@ -64,18 +64,18 @@ class ForkedNight:
         self.pid = self._process.pid or 0
 
     def poll(self) -> int | None:
-        """See `Night`."""
+        """See `RunningNight`."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """See `Night`."""
+        """See `RunningNight`."""
         self._process.join(timeout)
         if self._process.exitcode is None:
             raise subprocess.TimeoutExpired("a forked night", timeout or 0)
         return self._process.exitcode
 
     def send_signal(self, sig: int) -> None:
-        """See `Night`."""
+        """See `RunningNight`."""
         if self._process.exitcode is None:
             os.kill(self.pid, sig)
 

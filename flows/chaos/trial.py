@@ -27,7 +27,7 @@ from flows.chaos.own_postgres import OwnPostgres
 from flows.chaos.own_slurm import UNFINISHED, OwnSlurm
 from flows.chaos.processes import Process, end_orphans, list_processes
 from flows.chaos.proxy import Proxy
-from flows.chaos.starting import ForkedNight, Night, start_command
+from flows.chaos.starting import ForkedNight, RunningNight, start_command
 
 Layer = Literal["measuring", "command", "slurm", "up", "environments"]
 """What a trial runs: duels and ingest alone; a whole `deadheat run` with a Prefect server, in jobs
@@ -77,7 +77,7 @@ class Trial:
     """More variables of the first run of the command."""
     prefix: tuple[str, ...] = ()
     """What the first run of the command is started with, such as `prlimit`."""
-    process: Night | None = None
+    process: RunningNight | None = None
     until_rerun: ExitStack = field(default_factory=ExitStack)
     """What ends, or is repaired as the command asked, before the command is run again."""
     until_end: ExitStack = field(default_factory=ExitStack)
@@ -91,7 +91,7 @@ class Trial:
         return State(self.folder / "state")
 
     @property
-    def night(self) -> Night:
+    def night(self) -> RunningNight:
         """The running command."""
         assert self.process is not None, "it was started"
         return self.process
@@ -197,7 +197,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What a trial shows: the two runs, and what of the night was lost or doubled."""
 
     fault: str
@@ -216,7 +216,7 @@ class Outcome:
 
 def run_trial(
     name: str, prepare: Callable[[Trial], None], inject: Callable[[Trial], None], trial: Trial
-) -> Outcome:
+) -> TrialOutcome:
     """Run the command with the fault, then without. Raises MissedError if the fault came late."""
     with trial.until_end:
         with trial.until_rerun:
@@ -229,7 +229,7 @@ def run_trial(
         lost, doubled = find_lost(trial), find_doubled(trial, before)
     left = end_orphans(trial.state.root, services=True) if trial.layer == "up" else []
     again = replace(again, orphans=(*again.orphans, *(" ".join(each.arguments) for each in left)))
-    return Outcome(name, first, again, tuple(lost), tuple(doubled))
+    return TrialOutcome(name, first, again, tuple(lost), tuple(doubled))
 
 
 def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
@@ -263,7 +263,7 @@ def _end_jobs(slurm: OwnSlurm) -> list[str]:
     return [f"Slurm job {job}" for job in slurm.cancel_jobs()]
 
 
-def _start(trial: Trial, log: Path) -> Night:
+def _start(trial: Trial, log: Path) -> RunningNight:
     log.touch()
     if trial.layer == "measuring" and not trial.prefix and not trial.environ:
         return ForkedNight(trial.arguments, trial.variables, log)

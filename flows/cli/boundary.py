@@ -19,23 +19,23 @@ _MOST_SHOWN = 600
 
 
 @dataclass(frozen=True)
-class Failure:
+class CommandFailure:
     """What a command prints instead of a traceback, and its exit code."""
 
     text: str
     code: int
 
 
-def explain_failure(error: Exception) -> Failure:
+def explain_failure(error: Exception) -> CommandFailure:
     """The paragraph and the exit code of an error that ended a command: 2 for bad input, else 1."""
     if isinstance(error, UserError):
-        return Failure(str(error), 2)
+        return CommandFailure(str(error), 2)
     if isinstance(error, _OURS):
-        return Failure(str(error), 1)
+        return CommandFailure(str(error), 1)
     for explain in (_explain_disk, _explain_database, _explain_server, _explain_file):
         if text := explain(error):
-            return Failure(text, 1)
-    return Failure(
+            return CommandFailure(text, 1)
+    return CommandFailure(
         f"unexpected error, which is a bug of Dead Heat: {_shorten(error)}; results are stored. "
         f"Rerun the command with {DEBUG} and report the traceback",
         1,

@@ -23,12 +23,12 @@ from flows.chaos.fault import do_nothing
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.own_slurm import RefusedError
 from flows.chaos.proxy import Proxy
-from flows.chaos.runner import FAULTS, Template, make_template, run_trials, tabulate
+from flows.chaos.runner import FAULTS, StateTemplate, make_template, run_trials, tabulate
 from flows.chaos.trial import (
     MissedError,
-    Outcome,
     Run,
     Trial,
+    TrialOutcome,
     find_doubled,
     find_lost,
     hash_documents,
@@ -47,18 +47,18 @@ SHORT = (
     "PostgreSQL: connections ended again and again",
 )
 WELL = Run(code=0, stderr="", seconds=1.0, hung=False, orphans=())
-GOOD = Outcome(fault="f", first=WELL, again=WELL, lost=(), doubled=())
+GOOD = TrialOutcome(fault="f", first=WELL, again=WELL, lost=(), doubled=())
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateTemplate]:
     """It has run a night without a fault, twice."""
     with ExitStack() as stack:
         yield make_template("measuring", tmp_path_factory.mktemp("chaos"), stack)
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_nothing_is_lost_or_doubled(template: Template, name: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled(template: StateTemplate, name: str, tmp_path: Path) -> None:
     faults = [each for each in FAULTS if each.name == name]
     lines: list[str] = []
     outcomes = run_trials(template, faults, times=1, seed=7, folder=tmp_path, report=lines.append)
@@ -112,7 +112,7 @@ def test_each_kind_of_damage_is_counted(change: dict[str, object], column: str) 
     assert {key for key in good_row if good_row[key] != bad_row[key]} == {column}
 
 
-def _make_trial(template: Template, folder: Path) -> Trial:
+def _make_trial(template: StateTemplate, folder: Path) -> Trial:
     state = folder / "state"
     subprocess.run(["cp", "-r", str(template.state), str(state)], check=True)
     return Trial(folder, "measuring", random.Random(1), limit_s=1.0)
@@ -124,7 +124,7 @@ def _instead(trial: Trial, program: str) -> None:
 
 
 def test_a_night_that_hangs_and_leaves_a_process_is_noticed(
-    template: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    template: StateTemplate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "_ENDING_S", 0.2)
     trial = _make_trial(template, tmp_path)
@@ -137,7 +137,7 @@ def test_a_night_that_hangs_and_leaves_a_process_is_noticed(
     assert not outcome.is_good
 
 
-def test_what_is_lost_or_measured_again_is_noticed(template: Template, tmp_path: Path) -> None:
+def test_what_is_lost_or_measured_again_is_noticed(template: StateTemplate, tmp_path: Path) -> None:
     trial = replace(_make_trial(template, tmp_path), limit_s=60)
     assert run_trial("none", do_nothing, do_nothing, trial).is_good
     before = hash_documents(trial.state)
@@ -154,7 +154,7 @@ def test_what_is_lost_or_measured_again_is_noticed(template: Template, tmp_path:
     assert "not a database" in find_lost(trial)[0]
 
 
-def test_a_fault_that_comes_late_does_not_count(template: Template, tmp_path: Path) -> None:
+def test_a_fault_that_comes_late_does_not_count(template: StateTemplate, tmp_path: Path) -> None:
     trial = _make_trial(template, tmp_path)
     late = pytest.raises(MissedError)
     with late:

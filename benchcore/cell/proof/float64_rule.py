@@ -43,7 +43,7 @@ _CEILINGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class SideEvidence:
     """The results of one contender in one use case, in the case's precision and in float64."""
 
     found: Arrays
@@ -62,7 +62,7 @@ def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class ProofRule:
     """Bounds of the errors; `tolerances` are the workload's between two contenders."""
 
     precision: str
@@ -75,14 +75,14 @@ class Rule:
         return max(floor, self.tolerances.get(kind, 0.0)) if kind in _BACKWARD else floor
 
 
-def judge(a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
+def judge(a: SideEvidence, b: SideEvidence, rule: ProofRule) -> list[dict[str, Any]]:
     """One row per quantity that either side has in the case's precision."""
     quantities = dict.fromkeys([*a.found, *b.found])
     return [judge_quantity(quantity, a, b, rule) for quantity in quantities]
 
 
 def judge_quantity(
-    quantity: str, a: Evidence, b: Evidence, rule: Rule, scale: float | None = None
+    quantity: str, a: SideEvidence, b: SideEvidence, rule: ProofRule, scale: float | None = None
 ) -> dict[str, Any]:
     """Errors of both sides against b's reference, their bounds, and whether all are met.
 
@@ -137,7 +137,9 @@ def measure(
     return float(distance / whole)
 
 
-def trace_drift(quantity: str, a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
+def trace_drift(
+    quantity: str, a: SideEvidence, b: SideEvidence, rule: ProofRule
+) -> list[dict[str, Any]]:
     """Locate a difference: one row per part, layers in forward order, arrays in canonical order.
 
     A layer's error is relative to itself, an array's to the whole quantity's norm. The parts of

@@ -19,7 +19,7 @@ from benchcore.cell.measure import host
 from benchcore.cell.process import ContenderProcess
 from benchcore.cell.proof import float64_rule
 from benchcore.cell.proof.case import list_proof_cases
-from benchcore.cell.proof.float64_rule import Evidence, Rule
+from benchcore.cell.proof.float64_rule import ProofRule, SideEvidence
 from benchcore.program import REFERENCE, read_arrays
 from benchcore.protocol import SCHEMA, ContenderOrder, ProofOrder
 from benchcore.workloads.contract import import_spec
@@ -159,15 +159,15 @@ class ProofRun:
             for row in float64_rule.judge(one, other, self._rule(use_case)) or [_NOTHING]:
                 yield {**pair, **row, "reason": "" if row["passed"] else _explain_bound(row, a, b)}
 
-    def _rule(self, use_case: str) -> Rule:
+    def _rule(self, use_case: str) -> ProofRule:
         order = self._order
         cases = list_proof_cases(self._spec, from_checkpoint=order.checkpoint is not None)
         case = dataclasses.replace(cases[use_case], precision=order.precision)
         spec, weighed = self._spec, order.checkpoint is not None
         bounds = spec.tolerances_near_kinks(case) if weighed else spec.tolerances(case)
-        return Rule(precision=order.precision, tolerances=bounds)
+        return ProofRule(precision=order.precision, tolerances=bounds)
 
-    def _evidence(self, name: str, use_case: str) -> Evidence:
+    def _evidence(self, name: str, use_case: str) -> SideEvidence:
         seeds = self._seeds(use_case)
         found, exact = (
             float64_rule.gather(
@@ -175,7 +175,7 @@ class ProofRun:
             )
             for each in (self._order.precision, REFERENCE)
         )
-        return Evidence(found=found, exact=exact)
+        return SideEvidence(found=found, exact=exact)
 
     def _explain(self, failed: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Compare the parts of every quantity that failed, computed by new processes."""
@@ -195,12 +195,12 @@ class ProofRun:
             drift.append({**pair, "first": first, "parts": parts})
         return drift
 
-    def _parts(self, name: str, use_case: str) -> Evidence:
+    def _parts(self, name: str, use_case: str) -> SideEvidence:
         found, exact = (
             read_arrays(self._path("parts", name, use_case, precision, self._order.seed))
             for precision in (self._order.precision, REFERENCE)
         )
-        return Evidence(found=found, exact=exact)
+        return SideEvidence(found=found, exact=exact)
 
     def _describe(self, contender: ContenderOrder) -> dict[str, Any]:
         failed = self._failures.get(contender.name)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from benchcore.cell.result.contender import Contender
 from benchcore.cell.result.duel import Allocation, Duel, Harness
 from benchcore.cell.result.proof import ProofDocument
-from benchcore.json_types import Amount, Count, Hash, Name, Positive, Rule, Text, make_schema
+from benchcore.json_types import Amount, Count, FieldRule, Hash, Name, Positive, Text, make_schema
 
 _WIDTH = 120
 
@@ -63,7 +63,7 @@ class ResultDocument:
     duel: Duel
     harness: Harness
     allocation: Allocation
-    contenders: Annotated[list[Contender], Rule(min_items=1)]
+    contenders: Annotated[list[Contender], FieldRule(min_items=1)]
     equivalence: list[Evidence]
     probe: Probe | None = None
     """Null or absent if the order did not request it."""

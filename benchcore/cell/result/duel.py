@@ -9,10 +9,10 @@ from benchcore.json_types import (
     ABSENT,
     Amount,
     Count,
+    FieldRule,
     Hash,
     Name,
     Positive,
-    Rule,
     Sha256,
     Text,
     Time,
@@ -31,7 +31,7 @@ class Dataset:
     num_val: Positive
     mode: DataMode
     workers: Positive
-    target_accuracy: Annotated[float, Rule(exclusive_minimum=0, maximum=1)] | None = None
+    target_accuracy: Annotated[float, FieldRule(exclusive_minimum=0, maximum=1)] | None = None
     """In validation. With it each start has its own seed."""
 
 
@@ -67,7 +67,7 @@ class Duel:
     compilations: Positive = ABSENT
     rounds: Positive
     max_rounds: Positive = ABSENT
-    target: Annotated[float, Rule(exclusive_minimum=0)] = ABSENT
+    target: Annotated[float, FieldRule(exclusive_minimum=0)] = ABSENT
     budget_s: Amount = ABSENT
     stopped_by: StoppedBy = ABSENT
     """The limit that ended the duel; absent in documents with a fixed number of starts."""

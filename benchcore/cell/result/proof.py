@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from benchcore.cell.result.duel import DeviceRecord, Harness
-from benchcore.json_types import Amount, Rule, Sha256
+from benchcore.json_types import Amount, FieldRule, Sha256
 from benchcore.protocol import Framework
 
-_Short = Annotated[str, Rule(max_length=100)]
+_Short = Annotated[str, FieldRule(max_length=100)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,11 @@ class ProofDocument:
     workload: _Short
     precision: _Short
     checkpoint: Sha256 | None = None
-    num_seeds: Annotated[int, Rule(minimum=1, maximum=1000)]
+    num_seeds: Annotated[int, FieldRule(minimum=1, maximum=1000)]
     harness: Harness
     device: DeviceRecord
     started_at: str
-    ended_at: Annotated[str, Rule(pattern=r"[+-]\d\d:\d\d$")]
-    contenders: Annotated[list[ProofContender], Rule(min_items=2)]
+    ended_at: Annotated[str, FieldRule(pattern=r"[+-]\d\d:\d\d$")]
+    contenders: Annotated[list[ProofContender], FieldRule(min_items=2)]
     rows: list[ProofRow]
     drift: list[dict[str, Any]]

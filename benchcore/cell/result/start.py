@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from benchcore.json_types import ABSENT, Amount, Count, Positive, Rule, Sha256, Text, Time
+from benchcore.json_types import ABSENT, Amount, Count, FieldRule, Positive, Sha256, Text, Time
 from benchcore.protocol import Status
 
 STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
 """The stages of a contender's process, in order."""
 
-Stages = Annotated[dict[str, Amount | None], Rule(keys=STAGES)]
+Stages = Annotated[dict[str, Amount | None], FieldRule(keys=STAGES)]
 """Seconds by stage; null = not reached, or not separable."""
 
 
@@ -92,7 +92,7 @@ class Energy:
 class Kernel:
     """One kernel of a profile, all its calls together."""
 
-    name: Annotated[str, Rule(max_length=200)]
+    name: Annotated[str, FieldRule(max_length=200)]
     ns: Count
     calls: Positive
 
@@ -119,7 +119,7 @@ class Profile:
     host_syncs: Count | None
     host_copies: Count | None
     copied_bytes: Count | None
-    kernels: Annotated[list[Kernel], Rule(max_items=20)]
+    kernels: Annotated[list[Kernel], FieldRule(max_items=20)]
     program: CompiledProgram | None
     python_calls: Count | None = None
     """Python functions that one step called; absent before they were counted."""

@@ -23,7 +23,7 @@ from benchcore.store.reports.guide_groups import (
     GIVEN,
     KIND,
     WANTED,
-    Group,
+    GuideGroup,
     equal_case,
     list_groups,
 )
@@ -196,7 +196,7 @@ _SINCE = {
 """The pair with which side a's or b's lead began: the first of all, or after the other's last."""
 
 
-def _read_answer(session: Session, group: Group) -> dict[str, Any]:
+def _read_answer(session: Session, group: GuideGroup) -> dict[str, Any]:
     same, times = group.same, group.times
     counts = times["counted"] is not None
     query, start = (_NEWEST_COUNTED, times["counted"]) if counts else (_NEWEST, times["last"])
@@ -225,7 +225,7 @@ def _find_earlier(
     return None if found is None else {key: getattr(found, key) for key in shown}
 
 
-def _find_since(session: Session, group: Group, leads: str) -> dict[str, Any]:
+def _find_since(session: Session, group: GuideGroup, leads: str) -> dict[str, Any]:
     """The first pair with this lead after the other side's last one."""
     lost = group.times["b_led" if leads == "a" else "a_led"]
     start = group.times["first"] if lost is None else lost

@@ -50,7 +50,7 @@ _NEVER: Times = dict.fromkeys(_TIMES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class GuideGroup:
     """One answer's pairs. `times` are those of the `first` and `last` pair, and of the newest one
     that `counted`, in which side a led (`a_led`), and in which b did; None = there is none. `past`
     is what to remember of them; None = nothing."""
@@ -77,7 +77,7 @@ def list_groups(
     session: Session,
     campaigns: Collection[str] | None,
     remembered: Iterable[Mapping[str, Any]] | None = None,
-) -> list[Group]:
+) -> list[GuideGroup]:
     """All groups, or those of the cases that these campaigns measured. With `remembered` (rows with
     a group's columns and its `past`) the groups have a `past`, too, and of a case that is
     remembered only the nights since then are read."""
@@ -128,7 +128,7 @@ def _read_whole(
     return session.execute(query.where(skip_index(PairRatio.kind) == KIND))
 
 
-def _collect(rows: Iterable[Row[Any]], until: datetime | None = None) -> list[Group]:
+def _collect(rows: Iterable[Row[Any]], until: datetime | None = None) -> list[GuideGroup]:
     """The groups of rows. With `until` their `past` are the times before it."""
     found = defaultdict[_Key, list[Times]](list)
     before = dict[_Key, Times]()
@@ -139,7 +139,7 @@ def _collect(rows: Iterable[Row[Any]], until: datetime | None = None) -> list[Gr
         if until is not None and not row.is_new:
             before[key] = times
     return _sort(
-        Group(
+        GuideGroup(
             case=key[0],
             arms=key[1],
             times=_join(parts),
@@ -155,7 +155,7 @@ def _join(parts: Iterable[Times]) -> Times:
     return {name: (min if name == "first" else max)(known[name], default=None) for name in _TIMES}
 
 
-def _sort(groups: Iterable[Group]) -> list[Group]:
+def _sort(groups: Iterable[GuideGroup]) -> list[GuideGroup]:
     """In the order of their columns."""
     return sorted(groups, key=lambda each: (*(value or "" for value in each.case), each.arms))
 
@@ -178,7 +178,7 @@ def _read_newer(
     case: tuple[Any, ...],
     known: Mapping[tuple[Any, ...], Mapping[_Key, Past]],
     until: datetime,
-) -> list[Group]:
+) -> list[GuideGroup]:
     """The groups of one case, from what is remembered of it and the nights since; from all nights,
     if nothing is, or earlier ones came since."""
     given = dict(zip(CASE, case, strict=True))
@@ -190,12 +190,12 @@ def _read_newer(
         start, past = _LONG_AGO, {}
     rows = session.execute(_SINCE, {**given, "start": start, "until": until})
     newer = {(each.case, each.arms): each for each in _collect(rows, until)}
-    groups = list[Group]()
+    groups = list[GuideGroup]()
     for key in {**past, **newer}:
         old, new = past.get(key, _NEVER), newer.get(key)
         own = (_NEVER, _NEVER) if new is None else (new.past or _NEVER, new.times)
         times = {"until": until, "num_runs": counted.num_runs, **_join([old, own[0]])}
-        groups.append(Group(case=key[0], arms=key[1], times=_join([old, own[1]]), past=times))
+        groups.append(GuideGroup(case=key[0], arms=key[1], times=_join([old, own[1]]), past=times))
     return groups
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from benchcore.cell.result.document import make_schemas
-from benchcore.json_types import ABSENT, Count, Rule, from_json, make_schema, to_json
+from benchcore.json_types import ABSENT, Count, FieldRule, from_json, make_schema, to_json
 from benchcore.store.documents import find_schema_problems
 
 ROOT = Path(__file__).parents[3]
@@ -57,9 +57,9 @@ class Outer:
     count: Count | None
     """How many."""
     inner: Inner | None = None
-    late: Annotated[str, Rule(min_length=1)] = ABSENT
-    rows: Annotated[list[Inner], Rule(max_items=2)]
-    stages: Annotated[dict[str, float | None], Rule(keys=("x", "y"))]
+    late: Annotated[str, FieldRule(min_length=1)] = ABSENT
+    rows: Annotated[list[Inner], FieldRule(max_items=2)]
+    stages: Annotated[dict[str, float | None], FieldRule(keys=("x", "y"))]
     others: dict[str, Any]
 
 

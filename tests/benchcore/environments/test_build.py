@@ -29,7 +29,7 @@ from benchcore.environments.templates import load_template, template_folder
 from benchcore.environments.uv_command import UvAnswer
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import EnvironmentBuildError, UserError
-from benchcore.protocol import FRAMEWORKS, EnvironmentRecord
+from benchcore.protocol import ALL_FRAMEWORKS, EnvironmentRecord
 from benchcore.state import State, open_state
 
 TINY = "iniconfig"
@@ -69,7 +69,7 @@ def _folder(record: EnvironmentRecord) -> Path:
     return Path(record.python).parents[2]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ALL_FRAMEWORKS)
 def test_every_framework_has_a_template(framework: Any) -> None:
     template = load_template(framework, template_folder())
 

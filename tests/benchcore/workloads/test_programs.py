@@ -19,7 +19,7 @@ import pytest
 
 from benchcore.cell.inspection import FAIR
 from benchcore.cell.loader.epochs import seen_tolerances
-from benchcore.cell.proof.float64_rule import Evidence, Rule, judge
+from benchcore.cell.proof.float64_rule import ProofRule, SideEvidence, judge
 from benchcore.cell.proof.given import ALL
 from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
@@ -697,14 +697,14 @@ def _prove(job: Job, outcomes: Outcomes) -> list[dict[str, Any]]:
     spec = _spec(job.workload)
     partner = dataclasses.replace(job, arm="jax", mutation=None)
     a, b = (
-        Evidence(
+        SideEvidence(
             found=outcomes[dataclasses.replace(side, exact=False).key].before,
             exact=outcomes[side.key].before,
         )
         for side in (partner, job)
     )
     case = spec.cases[job.case]
-    return judge(a, b, Rule(precision=case.precision, tolerances=spec.tolerances(case)))
+    return judge(a, b, ProofRule(precision=case.precision, tolerances=spec.tolerances(case)))
 
 
 @pytest.mark.parametrize("job", [job for job in EXACT_RIGHT if job.arm == "torch"], ids=_key)

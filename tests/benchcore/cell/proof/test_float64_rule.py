@@ -6,21 +6,28 @@ import numpy as np
 import pytest
 
 from benchcore.cell.proof.case import put_test_images
-from benchcore.cell.proof.float64_rule import Evidence, Rule, gather, judge, measure, trace_drift
+from benchcore.cell.proof.float64_rule import (
+    ProofRule,
+    SideEvidence,
+    gather,
+    judge,
+    measure,
+    trace_drift,
+)
 from benchcore.program import Arrays
 
 EXACT = np.linspace(-1.0, 1.0, 1001)
-FP32 = Rule(precision="fp32_ieee", tolerances={})
+FP32 = ProofRule(precision="fp32_ieee", tolerances={})
 
 
-def _side(error: float, *, exact: np.ndarray = EXACT, quantity: str = "logits") -> Evidence:
+def _side(error: float, *, exact: np.ndarray = EXACT, quantity: str = "logits") -> SideEvidence:
     """A side whose largest error is `error` of the exact values."""
     away = np.full_like(exact, error)
-    return Evidence(found={quantity: exact + away}, exact={quantity: exact})
+    return SideEvidence(found={quantity: exact + away}, exact={quantity: exact})
 
 
-def _passes(a: Evidence, b: Evidence, precision: str = "fp32_ieee") -> bool:
-    (row,) = judge(a, b, Rule(precision=precision, tolerances={}))
+def _passes(a: SideEvidence, b: SideEvidence, precision: str = "fp32_ieee") -> bool:
+    (row,) = judge(a, b, ProofRule(precision=precision, tolerances={}))
     return row["passed"]
 
 
@@ -42,7 +49,7 @@ def test_a_different_function_fails_in_any_precision() -> None:
 
 def test_a_float32_reference_is_refused() -> None:
     third = EXACT / 3
-    rounded = Evidence(found={"logits": third}, exact={"logits": third.astype(np.float32)})
+    rounded = SideEvidence(found={"logits": third}, exact={"logits": third.astype(np.float32)})
     assert not _passes(rounded, _side(1e-7, exact=third))
 
 
@@ -70,7 +77,7 @@ def test_a_gradient_far_from_float64_passes_if_both_sides_are() -> None:
 def test_a_unit_at_its_kink_is_allowed_only_in_gradients() -> None:
     """By as much as the workload allows; forward values are not moved."""
     kinds = ("gradient", "running_var")
-    rule = Rule(precision="fp32_ieee", tolerances=dict.fromkeys(kinds, 1e-2))
+    rule = ProofRule(precision="fp32_ieee", tolerances=dict.fromkeys(kinds, 1e-2))
     for quantity, forgiven in zip(kinds, (True, False), strict=True):
         pair = _side(5e-3, quantity=quantity), _side(1e-6, quantity=quantity)
         assert [judge(*pair, each)[0]["passed"] for each in (FP32, rule)] == [False, forgiven]
@@ -87,7 +94,7 @@ def test_a_unit_at_its_kink_is_allowed_only_in_gradients() -> None:
     ids=["missing", "another shape", "NaN", "infinite"],
 )
 def test_what_cannot_be_compared_fails(found: dict[str, np.ndarray]) -> None:
-    broken = Evidence(found=found, exact={"logits": EXACT})
+    broken = SideEvidence(found=found, exact={"logits": EXACT})
     assert not _passes(broken, _side(1e-7))
     assert not _passes(_side(1e-7), broken)
 
@@ -102,19 +109,20 @@ def test_the_loss_is_the_first_of_the_trace_and_traces_of_all_seeds_count() -> N
     seeds = [{"loss_trace": np.array([1.0, 0.5])}, {"loss_trace": np.array([2.0, 1.0])}]
     gathered = gather(seeds)
     assert gathered["loss"] == [1.0]
-    exact = Evidence(found=gathered, exact=gathered)
+    exact = SideEvidence(found=gathered, exact=gathered)
     off = gather([seeds[0], {"loss_trace": np.array([2.0, 1.001])}])
     rows = {
-        each["quantity"]: each for each in judge(Evidence(found=off, exact=gathered), exact, FP32)
+        each["quantity"]: each
+        for each in judge(SideEvidence(found=off, exact=gathered), exact, FP32)
     }
     assert rows["loss"]["passed"]
     assert not rows["loss_trace"]["passed"]
 
 
-def _parts(errors: dict[str, float]) -> Evidence:
+def _parts(errors: dict[str, float]) -> SideEvidence:
     exact = dict.fromkeys(errors, EXACT)
     found = {name: EXACT * (1 + error) for name, error in errors.items()}
-    return Evidence(found=found, exact=exact)
+    return SideEvidence(found=found, exact=exact)
 
 
 def test_drift_names_the_first_layer_that_went_wrong() -> None:
@@ -131,8 +139,8 @@ def test_drift_names_the_first_layer_that_went_wrong() -> None:
 def test_an_array_with_a_true_gradient_of_zero_passes() -> None:
     """Its own relative error means nothing: it is compared with the size of the whole gradient."""
     noise = {"gradient/weight": EXACT, "gradient/idle": EXACT * 1e-16}
-    right = Evidence(found={**noise, "gradient/idle": EXACT * 3e-8}, exact=noise)
-    away = Evidence(found={**noise, "gradient/idle": EXACT * -2e-7}, exact=noise)
+    right = SideEvidence(found={**noise, "gradient/idle": EXACT * 3e-8}, exact=noise)
+    away = SideEvidence(found={**noise, "gradient/idle": EXACT * -2e-7}, exact=noise)
     parts = trace_drift("gradient", away, right, FP32)
     assert all(each["passed"] for each in parts)
 
