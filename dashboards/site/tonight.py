@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -164,7 +165,7 @@ def _list_top(campaign: Campaign) -> list[Block]:
     counted = f"{count} of {format_count(total, 'pair')} count"
     void = blocks.link(f"{total - count} do not", "#voids")
     summary = [f"{versions or 'No framework'} on {campaign.first['device_model']}. {counted}"]
-    parts = [*summary, *((", ", void) if total > count else ()), "."]
+    parts = [*summary, *((", ", void) if total > count else ()), f".{_describe_settings(ratios)}"]
     listed = [blocks.text(*parts, tone="aside")]
     notes = campaign.plan.notes if campaign.plan else ()
     for note in (each for each in notes if each != MADE_UP):  # which stands above every page
@@ -174,6 +175,30 @@ def _list_top(campaign: Campaign) -> list[Block]:
         words = f"{format_count(failed, 'contender')} of {len(contenders)} failed: "
         listed.append(blocks.text(words, blocks.link("reasons", "#failures"), tone="alarm"))
     return listed
+
+
+_MOST_SETTINGS = 3
+
+
+def _describe_settings(ratios: Sequence[dict[str, Any]]) -> str:
+    """` JAX: jit. PyTorch: compiled.`: how the sides of the fair pairs ran, the usual one first."""
+    found = dict[str, Counter[str]]()
+    for row in newest_pair_rows(ratios):
+        if is_fair(row) and row["workload"] not in NO_FRAMEWORKS:
+            for side in ("a", "b"):
+                arms = found.setdefault(FRAMEWORKS[row[f"{side}_framework"]], Counter())
+                arms[str(row[f"{side}_arm"])] += 1
+    text = ""
+    for name, arms in found.items():
+        listed = [_name_settings(arm) for arm, _ in arms.most_common()]
+        more = [f"{len(listed) - _MOST_SETTINGS} more"] if len(listed) > _MOST_SETTINGS else []
+        text += f" {name}: {' or '.join(listed[:_MOST_SETTINGS] + more)}."
+    return text
+
+
+def _name_settings(arm: str) -> str:
+    """`jit, without donation`; `compiled`."""
+    return ", ".join(filter(None, ("jit" if "-jit" in arm else "", arm_label(arm))))
 
 
 def _span_versions(campaign: Campaign) -> dict[str, str]:

@@ -63,6 +63,27 @@ def test_past_versions_are_no_night(alone: Campaign) -> None:
         assert replace(alone, name="jax-of-2026", plan=past).kind == "release"
 
 
+def _read_top(campaign: Campaign) -> str:
+    first = describe_campaign(campaign, "")["top"][0]
+    return "".join(each if isinstance(each, str) else each["text"] for each in first["parts"])
+
+
+def test_the_top_of_a_night_names_the_settings_of_its_fair_pairs(alone: Campaign) -> None:
+    assert _read_top(alone).endswith(". JAX: jit. PyTorch: compiled.")
+    arms = ("channels-last", "max-autotune", "reduce-overhead", "no-donation")
+    tuned = {
+        run: [row | {"b_arm": f"torch-compile-{arm}", "fair": True, "violations": []}]
+        for run, arm in zip(alone.runs, arms, strict=False)
+        for row in alone.of_duels["ratios"][run]
+        if (row["a_role"], row["b_role"], row["b_arm"]) == ("newest", "newest", "torch-compile")
+    }
+    ratios = {**alone.of_duels["ratios"], **tuned}
+    found = _read_top(replace(alone, of_duels={**alone.of_duels, "ratios": ratios}))
+    assert ". JAX: jit. PyTorch: compiled or compiled, " in found and found.endswith(" or 2 more.")
+    without = replace(alone, of_duels={**alone.of_duels, "ratios": {}})
+    assert "JAX: " not in _read_top(without)
+
+
 def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> None:
     run = alone.runs[0]
     found = {"case": "mlp train", "pair": "new against old", "duel_run": run}
