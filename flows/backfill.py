@@ -8,27 +8,14 @@ from typing import Any
 from prefect import flow
 from prefect.client.schemas.objects import State as RunState
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 
-from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.backfill import (
-    CHANGE_COLUMNS,
-    describe_changes,
-    describe_measured,
-    find_versions,
-    judge_backfill,
-    list_changes,
-    list_versions,
-    plan_backfill,
-)
-from benchcore.experiments.rounds import RunContext
-from benchcore.planning.profiles import load_profile
+from benchcore.errors import UserError
+from benchcore.experiments.rounds import make_context
 from benchcore.protocol import ComparedFramework
-from benchcore.running.plans import is_planned
-from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
-from tasks.artifacts import name_key, shorten_id, show_table
-from tasks.campaign_run import TaskMeasurer, run_campaign
+from tasks.artifacts import shorten_id
+from tasks.experiment_runs import measure_past, plan_past
 from tasks.form import Minutes, NumVersions, ProfileName, PublishedVersion, SiteName
 
 
@@ -55,23 +42,7 @@ def backfill(
     state = open_state(default_root())
     name = f"backfill-{framework}-{shorten_id(flow_run.id)}"
     try:
-        check_site(site)
-        if not is_planned(state, name):
-            context = RunContext(profile=load_profile(profile), site=site)
-            past = find_versions(framework, below=below, count=versions)
-            show_table(name_key("versions", name), list_versions(past))
-            plan_backfill(framework, past, context, name, state)
+        plan_past(framework, below, versions, make_context(profile, site), name, state)
     except UserError as error:
         return Failed(message=str(error))
-    lost = ""
-    try:
-        outcome = run_campaign(name, str(state.root))
-    except CampaignIncompleteError as error:  # the rest is judged
-        if error.outcome is None:
-            raise
-        outcome, lost = error.outcome, f"; not measured completely: {error}"
-    found = judge_backfill(framework, name, 60 * budget_minutes, state, TaskMeasurer(state))
-    lines = describe_changes(found)
-    show_table(name_key("changes", name), list_changes(found), "\n\n".join(lines), CHANGE_COLUMNS)
-    text = describe_measured(framework, name, outcome["failures"], state) + lost
-    return Failed(message=text) if lost or outcome["failures"] else Completed(message=text)
+    return measure_past(framework, name, 60 * budget_minutes, state)

@@ -10,9 +10,7 @@ from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
 from benchcore.experiments.calibrate import run_calibration
-from benchcore.experiments.rounds import RunContext
-from benchcore.planning.profiles import load_profile
-from benchcore.running.sites import check_site
+from benchcore.experiments.rounds import make_context
 from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
@@ -35,9 +33,7 @@ def calibrate(
     """
     state = open_state(default_root())
     try:
-        check_site(site)
-        context = RunContext(profile=load_profile(profile), site=site)
-        run_calibration(runs, context, TaskMeasurer(state))
+        run_calibration(runs, make_context(profile, site), TaskMeasurer(state))
     except UserError as error:
         return Failed(message=str(error))
     found = measure_calibration(open_database(state.database_url))

@@ -9,19 +9,14 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
-from benchcore.experiments.confirm import ConfirmRequest, count_verdicts, run_confirmation
-from benchcore.experiments.rounds import RunContext, check_looks
-from benchcore.planning.profiles import load_profile
-from benchcore.running.sites import check_site
+from benchcore.experiments.confirm import COLUMNS, ConfirmRequest, count_verdicts, run_confirmation
+from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import default_root, open_state
-from benchcore.verdict.confirmation.decide import LOOKS
 from dashboards.publish import refresh_pages
 from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import Looks, Minutes, ProfileName, SiteName, SuspicionIds
-
-_COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 
 
 @flow(name="confirm", validate_parameters=True)
@@ -45,12 +40,11 @@ def confirm(
     """
     state = open_state(default_root())
     try:
-        check_site(site)
         request = ConfirmRequest(
             suspicions=tuple(suspicions or ()),
-            looks=check_looks(looks or LOOKS),
+            looks=check_looks(looks),
             budget_s=60 * budget_minutes,
-            context=RunContext(profile=load_profile(profile), site=site),
+            context=make_context(profile, site),
         )
         use_stored_addresses()
         found = run_confirmation(request, state, TaskMeasurer(state), draw_suspicion(state))
@@ -61,5 +55,5 @@ def confirm(
     if found.alerts:
         refresh_pages(state)  # the alerts link to their events
     summary = count_verdicts(found.rows)
-    show_table("confirmation", found.rows, summary, _COLUMNS)
+    show_table("confirmation", found.rows, summary, COLUMNS)
     return Failed(message="; ".join(found.unsent)) if found.unsent else Completed(message=summary)

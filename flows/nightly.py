@@ -52,11 +52,8 @@ def nightly(  # noqa: PLR0913 - a form's fields
     pipeline.plan_campaign(profile, place, root=root, hours=hours, night=night)
     try:
         outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
-    except CampaignIncompleteError as error:
-        if error.outcome is not None:
-            pipeline.report_void(error.outcome, root)
-        pipeline.end_night(campaign, root, keep_nights)  # what was measured is published and judged
+    except CampaignIncompleteError as error:  # what was measured is published and judged
+        pipeline.end_night(campaign, root, keep_nights, error.outcome)
         raise
-    pipeline.report_void(outcome, root)
-    pipeline.end_night(campaign, root, keep_nights)
+    pipeline.end_night(campaign, root, keep_nights, outcome)
     return end_run(outcome)

@@ -9,18 +9,13 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.alerts import describe_failures
-from benchcore.experiments.release import judge_release, plan_release
-from benchcore.experiments.rounds import RunContext
-from benchcore.planning.profiles import load_profile
+from benchcore.experiments.release import describe_crashes, judge_release, plan_release
+from benchcore.experiments.rounds import make_context
 from benchcore.protocol import ComparedFramework
-from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
-from benchcore.store.database import open_database
-from benchcore.store.reports.campaign import list_failures
-from tasks import release_watch
 from tasks.campaign_run import TaskMeasurer, run_campaign
 from tasks.form import Attempt, Minutes, ProfileName, PublishedVersion, SiteName
+from tasks.release_watch import conclude
 
 
 @flow(name="release", flow_run_name="{framework}-{version}", validate_parameters=True)
@@ -47,21 +42,17 @@ def release(
     state = open_state(default_root())
     found, failures = None, list[str]()
     try:
-        check_site(site)
-        context = RunContext(profile=load_profile(profile), site=site)
+        context = make_context(profile, site)
         request = plan_release(framework, version, attempt, context, 60 * budget_minutes, state)
         try:
             run_campaign(request.campaign, str(state.root))
         except CampaignIncompleteError as error:  # no fault of the release; the rest is judged
             failures.append(f"was not measured completely: {error}")
-        failed = list_failures(open_database(state.database_url), request.campaign)
-        if crashed := describe_failures(failed, version):
+        if crashed := describe_crashes(request, state):
             failures.insert(0, f"failed: {crashed}")
         found = judge_release(request, context, state, TaskMeasurer(state))
     except UserError as error:
         failures.append(f"failed: {error}")
     failure = "; it ".join(failures)
-    text = release_watch.conclude(
-        framework, version, attempt, failure=failure, found=found, state=state
-    )
+    text = conclude(framework, version, attempt, failure=failure, found=found, state=state)
     return Failed(message=text) if failure else Completed(message=text)

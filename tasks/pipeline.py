@@ -235,9 +235,14 @@ def find_night(timezone: str) -> date:
     return flow_run.scheduled_start_time.astimezone(ZoneInfo(timezone)).date()
 
 
-def end_night(campaign: str, root: str, keep_nights: int | None) -> None:
-    """Report tonight's suspicions and the events that it closed, send alerts that wait, and remove
-    what only older nights than these need (if any)."""
+def end_night(
+    campaign: str, root: str, keep_nights: int | None, outcome: dict[str, Any] | None
+) -> None:
+    """Report whether nothing of the night counts (`outcome` is None where it has no result), its
+    suspicions and the events that it closed, send alerts that wait, and remove what only older
+    nights than these need (if any)."""
+    if outcome is not None:
+        report_void(outcome, root)
     report_suspicions(campaign, root)
     send_events(root)
     if keep_nights is not None:

@@ -49,6 +49,9 @@ from benchcore.verdict.confirmation.machine_check import PROBES, MachineCheck, d
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement
 
+COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
+"""What a table of confirmations shows of each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmRequest:

@@ -19,7 +19,12 @@ from benchcore.environments.version_requests import (
     resolve,
 )
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.alerts import describe_factors, list_moves, name_release
+from benchcore.experiments.alerts import (
+    describe_factors,
+    describe_failures,
+    list_moves,
+    name_release,
+)
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.release_cause import TimedMeasurer, list_blamed, search_cause
@@ -43,6 +48,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.records import case_of
+from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.certificates import CHANGED, list_certificates
 from benchcore.store.reports.guide import list_answers
 from benchcore.store.reports.operations import Answer
@@ -137,6 +143,12 @@ def _find_old(plan: Plan, framework: str, new: str) -> str:
     named = {str(each.version) for each in requests if each.framework == framework and each.version}
     (old,) = named - {new}
     return old
+
+
+def describe_crashes(request: ReleaseRequest, state: State) -> str:
+    """The failures of the new version in its campaign; "" = none."""
+    failed = list_failures(open_database(state.database_url), request.campaign)
+    return describe_failures(failed, request.new)
 
 
 def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:

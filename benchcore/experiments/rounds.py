@@ -8,7 +8,9 @@ from typing import Protocol
 
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import Profile
+from benchcore.planning.profiles import Profile, load_profile
+from benchcore.running.sites import check_site
+from benchcore.verdict.confirmation.decide import LOOKS
 
 _MAX_STARTS = 100
 
@@ -39,12 +41,19 @@ class RunContext:
     """Interpreter version of every environment; None = the newest that each supports."""
 
 
-def check_looks(starts: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of starts after which an experiment judges its results.
+def make_context(profile: str, site: str, python: str | None = None) -> RunContext:
+    """The context with these names. Raises UserError for a profile or site that can't be used."""
+    check_site(site)
+    return RunContext(profile=load_profile(profile), site=site, python=python)
+
+
+def check_looks(starts: Sequence[int] | None) -> tuple[int, ...]:
+    """The numbers of starts after which an experiment judges its results; the usual ones if none
+    are given.
 
     Raises UserError unless they increase, from 2 to 100.
     """
-    looks = tuple(starts)
+    looks = tuple(starts or LOOKS)
     if looks[0] < 2 or looks[-1] > _MAX_STARTS or looks != tuple(sorted(set(looks))):
         raise UserError(
             f"wanted increasing numbers of starts from 2 to {_MAX_STARTS}, got "

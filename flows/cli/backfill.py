@@ -16,10 +16,8 @@ from benchcore.experiments.backfill import (
     list_versions,
     plan_backfill,
 )
-from benchcore.experiments.rounds import RunContext
-from benchcore.planning.profiles import load_profile
+from benchcore.experiments.rounds import make_context
 from benchcore.running.plans import is_planned, load_campaign
-from benchcore.running.sites import check_site
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer, measure_plan
@@ -50,8 +48,7 @@ def backfill(
     """
     options.check_framework(framework)
     name = campaign or f"backfill-{framework}"
-    check_site(site)
-    context = RunContext(profile=load_profile(profile), site=site)
+    context = make_context(profile, site)
     opened = open_state(state)
     measurer = ConsoleMeasurer(opened)
     if not is_planned(opened, name):

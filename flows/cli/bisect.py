@@ -10,10 +10,8 @@ import typer
 from benchcore.experiments.bisect import BisectRequest, run_bisection
 from benchcore.experiments.dependencies import shorten_state
 from benchcore.experiments.pairs import BisectTarget, find_bound
-from benchcore.experiments.rounds import RunContext, check_looks
-from benchcore.planning.profiles import load_profile
+from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import open_state
-from benchcore.verdict.confirmation.decide import LOOKS
 from benchcore.verdict.history.series import STEP_TIME
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
@@ -81,8 +79,8 @@ def bisect(
     )
     request = BisectRequest(
         target=target,
-        looks=check_looks(looks or LOOKS),
-        context=RunContext(profile=load_profile(profile), site=site, python=python),
+        looks=check_looks(looks),
+        context=make_context(profile, site, python),
         dependencies=dependencies,
         event=event,
     )

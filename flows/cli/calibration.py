@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from benchcore.experiments.calibrate import run_calibration
-from benchcore.experiments.rounds import RunContext
-from benchcore.planning.profiles import load_profile
-from benchcore.running.sites import check_site
+from benchcore.experiments.rounds import make_context
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
@@ -39,8 +37,7 @@ def calibration(
 
     Nights of profiles with calibration cases (laptop, h100) measure some of these runs.
     """
-    check_site(site)
-    context = RunContext(profile=load_profile(profile), site=site)
+    context = make_context(profile, site)
     opened = open_state(state)
     if measure:
         run_calibration(measure, context, ConsoleMeasurer(opened))

@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from benchcore import variables
-from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
-from benchcore.experiments.rounds import RunContext, check_looks
-from benchcore.planning.profiles import load_profile
+from benchcore.experiments.confirm import COLUMNS, ConfirmRequest, run_confirmation
+from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import open_state
-from benchcore.verdict.confirmation.decide import LOOKS
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.options import option
@@ -48,9 +46,9 @@ def confirm(
     opened = open_state(state)
     request = ConfirmRequest(
         suspicions=tuple(suspicion or ()),
-        looks=check_looks(looks or LOOKS),
+        looks=check_looks(looks),
         budget_s=budget,
-        context=RunContext(profile=load_profile(profile), site=site),
+        context=make_context(profile, site),
     )
     use_stored_addresses()
     found = run_confirmation(request, opened, ConsoleMeasurer(opened), draw_suspicion(opened))
@@ -73,8 +71,7 @@ def print_confirmation(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         print_line("no suspicion is open")
         return
-    columns = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
-    print_rows(rows, columns, title="Result of fresh starts")
+    print_rows(rows, COLUMNS, title="Result of fresh starts")
     for row in rows:
         if row["verdict"] == "confirmed" and row["candidates"]:
             columns = ("side", "kind", "name", "old", "new")

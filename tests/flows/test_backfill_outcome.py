@@ -10,8 +10,9 @@ import pytest
 from command_line import run_here
 
 from benchcore.errors import CampaignIncompleteError
+from tasks import experiment_runs
 
-module = importlib.import_module("flows.backfill")
+FLOW = importlib.import_module("flows.backfill")
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
@@ -29,11 +30,11 @@ def _run(
         return []
 
     patched.setenv("DEADHEAT_STATE", str(root))
-    patched.setattr(module, "is_planned", lambda *_: True)
-    patched.setattr(module, "run_campaign", run_campaign)
-    patched.setattr(module, "judge_backfill", judge)
-    patched.setattr(module, "describe_measured", lambda *_: "jax 1.4, 1.2")
-    ended = module.backfill("jax", return_state=True)
+    patched.setattr(experiment_runs, "is_planned", lambda *_: True)
+    patched.setattr(experiment_runs, "run_campaign", run_campaign)
+    patched.setattr(experiment_runs, "judge_backfill", judge)
+    patched.setattr(experiment_runs, "describe_measured", lambda *_: "jax 1.4, 1.2")
+    ended = FLOW.backfill("jax", return_state=True)
     assert ended.is_failed()
     return str(ended.message), len(judged)
 

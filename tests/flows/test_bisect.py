@@ -212,7 +212,7 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
         "dependencies": [of_package],
     }
     monkeypatch.setattr(
-        "flows.bisect.run_bisection",
+        "tasks.experiment_runs.run_bisection",
         lambda order, state, measurer: orders.append(order) or found,
     )
     more: dict[str, Any] = {"dependencies": True, "metric": "process_peak_bytes"}

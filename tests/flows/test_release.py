@@ -70,7 +70,7 @@ def test_a_release_that_is_slower_is_said_to_be_in_one_sentence(
         },
         monkeypatch,
     )
-    monkeypatch.setattr("flows.release.load_profile", _make_profile)
+    monkeypatch.setattr("benchcore.experiments.rounds.load_profile", _make_profile)
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path / "state"))
     spool_ceiling(open_state(tmp_path / "state"))
     with serve_webhook() as (url, alerts):

@@ -87,9 +87,9 @@ def _run(
     patched.setenv("DEADHEAT_STATE", str(root))
     patched.setattr(module, "plan_release", lambda *_: REQUEST)
     patched.setattr(module, "run_campaign", run_campaign)
-    patched.setattr(module, "list_failures", lambda *_: failures)
+    patched.setattr("benchcore.experiments.release.list_failures", lambda *_: failures)
     patched.setattr(module, "judge_release", judge)
-    patched.setattr(module.release_watch, "conclude", conclude)
+    patched.setattr(module, "conclude", conclude)
     ended = module.release("torch", "2.16.0", return_state=True)
     assert ended.is_failed() == bool(said["failure"]) and ended.message == "concluded"
     return said

@@ -84,7 +84,7 @@ def test_an_alert_that_the_server_s_webhook_refused_is_sent_at_the_end_of_the_ne
         alert.fn("release-jax-1.2-0", "JAX 1.2 is slower", {}, str(state.root))
     assert len(refused) == 1 and has_waiting(state)
     for night in ("nightly-laptop-2026-11-26", "nightly-laptop-2026-11-27"):
-        end_night(night, str(state.root), None)
+        end_night(night, str(state.root), None, None)
     assert posted == [{"text": "JAX 1.2 is slower"}] and not has_waiting(state)
 
 
@@ -116,10 +116,10 @@ def test_the_end_of_a_night_sends_and_emits_what_became_fixed_once(
     _close_event(state)
     with serve_webhook(503) as (url, refused), monkeypatch.context() as away:
         away.setenv("DEADHEAT_WEBHOOK_URL", url)
-        end_night("nightly-laptop-2026-11-26", str(state.root), None)
+        end_night("nightly-laptop-2026-11-26", str(state.root), None, None)
     assert len(refused) == 1 and has_waiting(state)
     for night in ("nightly-laptop-2026-11-27", "nightly-laptop-2026-11-28"):
-        end_night(night, str(state.root), None)
+        end_night(night, str(state.root), None, None)
     [sent] = posted
     assert sent["text"] == (
         "Event 1 is fixed: the nights since 2026-01-12 are back at the old level. It was: JAX 1.2 "

@@ -755,7 +755,7 @@ def test_a_backfill_plans_the_versions_that_can_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
-    monkeypatch.setattr("flows.backfill.run_campaign", lambda name, root: {"failures": []})
+    monkeypatch.setattr("tasks.experiment_runs.run_campaign", lambda name, root: {"failures": []})
     with serve_index() as index:
         for name, value in index.settings(tmp_path).items():
             monkeypatch.setenv(name, value)
