@@ -20,6 +20,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
+from .planted_forks import set_objects_aside, set_variables  # beside it in the copy, too
+
 _PAUSE_S = 0.005
 _LATE = (
     "JAX_COMPILATION_CACHE_DIR",
@@ -104,7 +106,7 @@ def _serve(requests: socket.socket, imports: Sequence[str]) -> None:
     for name in imports:
         importlib.import_module(name)
     _unload_workloads(kept)
-    _set_objects_aside()
+    set_objects_aside()
     gc.enable()
     while True:
         request, fds, _, _ = socket.recv_fds(requests, _LONGEST, 3)
@@ -121,15 +123,6 @@ def _serve(requests: socket.socket, imports: Sequence[str]) -> None:
             os.close(each)
 
 
-def _set_objects_aside() -> None:
-    """Contenders look through all objects several times: let each see its own alone. Their guards
-    count no object as set aside but those that a contender adds."""
-    gc.collect()
-    gc.freeze()
-    count, shared = gc.get_freeze_count, gc.get_freeze_count()
-    gc.get_freeze_count = lambda: max(0, count() - shared)  # some are freed
-
-
 def _fork(
     news: int, late: Mapping[str, str], fds: Sequence[int], main: Callable[[list[str]], int]
 ) -> None:
@@ -139,12 +132,6 @@ def _fork(
         _become_contender(child, late, fds, main)
     os.write(news, str(pid).encode())
     os._exit(0)
-
-
-def _set_late(variables: Mapping[str, str]) -> None:
-    os.environ.update(variables)
-    if (jax := sys.modules.get("jax")) and "JAX_COMPILATION_CACHE_DIR" in variables:
-        jax.config.update("jax_compilation_cache_dir", variables["JAX_COMPILATION_CACHE_DIR"])
 
 
 def _unload_workloads(kept: Container[str]) -> None:
@@ -171,7 +158,7 @@ def _become_contender(
             os.dup2(fds[2], number)
         while os.getppid() == parent:  # it ends now
             time.sleep(_PAUSE_S)
-        _set_late(late)
+        set_variables(late)
         code = main(["contender", *map(str, fds[:2])])
     finally:
         with suppress(OSError):

@@ -39,7 +39,9 @@ _LIMITS = DuelLimits(
     starts=1, rounds=2, passes=False, block_ms=20.0, warm_up_limit_s=0.2, block_timeout_s=60.0
 )
 _SETTING = "plant"
-_ADDED = [Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts")]
+_ADDED = [
+    Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts", "forks")
+]
 _BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
 NEEDLESS = (
     *("of its work needlessly", "does what no step needs"),

@@ -10,7 +10,7 @@ then its exit code. What was imported holds no device and no program.
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import select
@@ -20,8 +20,21 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
+
+def _load(path: Path) -> ModuleType:
+    """A module by its path: nothing here is on the path of a framework's Python."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_FORKS = _load(Path(__file__).parents[1] / "tasks" / "planted_forks.py")
 LONGEST = 1 << 17
 """Bytes of a request."""
 _OWNER = 0
@@ -33,7 +46,7 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> None:
     gc.disable()
     for name in imports:
         importlib.import_module(name)
-    _set_objects_aside()
+    _FORKS.set_objects_aside()
     gc.enable()
     while True:
         ready, _, _ = select.select([listener, _OWNER], [], [])
@@ -55,15 +68,6 @@ def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _set_objects_aside() -> None:
-    """Contenders look through all objects several times: let each see its own alone. Their guards
-    count no object as set aside but those that a contender adds."""
-    gc.collect()
-    gc.freeze()
-    count, shared = gc.get_freeze_count, gc.get_freeze_count()
-    gc.get_freeze_count = lambda: max(0, count() - shared)  # some are freed
 
 
 def _hold(connection: socket.socket, request: dict[str, Any], fds: list[int]) -> NoReturn:
@@ -113,10 +117,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
 def _set_environment(variables: dict[str, str]) -> None:
     """All of them: a framework reads some after its import only."""
     os.environ.clear()
-    os.environ.update(variables)
+    _FORKS.set_variables(variables)
     sys.path[:0] = [each for each in variables.get("PYTHONPATH", "").split(os.pathsep) if each]
-    if (jax := sys.modules.get("jax")) and "JAX_COMPILATION_CACHE_DIR" in variables:
-        jax.config.update("jax_compilation_cache_dir", variables["JAX_COMPILATION_CACHE_DIR"])
 
 
 def _contend(fds: list[int]) -> int:
