@@ -12,6 +12,7 @@ from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.explain.communication import count_in_hlo
 from benchcore.cell.explain.jax_products import count_asked, inspect_compiled
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
+from benchcore.cell.explain.jaxpr import walk_equations
 from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.jax_group import join_group
 from benchcore.cell.measure.gpu_libraries import read_versions
@@ -22,7 +23,7 @@ from benchcore.cell.proof import jax_drawing, jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
-from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
+from benchcore.cell.proof.manifest import join_readings, xla_flag
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.same_work import list_calls

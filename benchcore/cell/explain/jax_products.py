@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchcore.cell.explain.hlo import list_product_dtypes
+from benchcore.cell.explain.jaxpr import list_inner
 from benchcore.cell.explain.products import (
     Asked,
     Compiled,
@@ -74,14 +75,6 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
     if name == "shard_map":  # what is inside is one device's
         times = equation.params["mesh"].size
     yield from (part for each in inner for part in each for _ in range(times))
-
-
-def list_inner(equation: Any) -> Iterator[Any]:
-    """The jaxprs within an equation."""
-    for value in equation.params.values():
-        for inner in value if isinstance(value, (list, tuple)) else (value,):
-            if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
-                yield inner
 
 
 def _count_dot(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> int:

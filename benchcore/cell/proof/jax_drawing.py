@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.cell.explain.jax_products import list_inner
+from benchcore.cell.explain.jaxpr import bind_equation, find_inlined, list_inner, walk_equations
 from benchcore.cell.proof.drawing import NUM_GIVEN, Followed, Read, make_bits
 from benchcore.cell.proof.given import USUAL_GENERATOR
-from benchcore.cell.proof.jax_needless import FAST, INLINED
-from benchcore.cell.proof.manifest import walk_equations
+from benchcore.cell.proof.jax_needless import FAST
 from benchcore.program import ByName
 
 _DRAWING = ("random_bits", "rng_bit_generator", "rng_uniform")
@@ -48,7 +47,7 @@ def _follow(closed: Any, wanted: Sequence[bool], times: int) -> tuple[list[Draw]
         if not any(live) and not equation.effects:
             continue
         name, used = equation.primitive.name, [True] * len(equation.invars)
-        called = equation.params.get(INLINED.get(name, ""))
+        called = find_inlined(equation)
         if called is not None:
             draws, taken = _follow(called, live, times)
             found += draws
@@ -137,7 +136,7 @@ def draw_given(jax: Any, step: Callable[[], object], first: object, read: Read) 
 def _list_drawn(closed: Any) -> Iterator[int]:
     """How many numbers each draw has, in order, but for those of loops and branches."""
     for equation in getattr(closed, "jaxpr", closed).eqns:
-        called = equation.params.get(INLINED.get(equation.primitive.name, ""))
+        called = find_inlined(equation)
         if equation.primitive.name == _GIVEN:
             yield int(equation.outvars[0].aval.size)
         elif called is not None:
@@ -170,14 +169,12 @@ class _Drawing:
         return [read(each) for each in jaxpr.outvars]
 
     def _apply(self, equation: Any, values: Sequence[Any]) -> list[Any]:
-        name, params = equation.primitive.name, equation.params
-        called = params.get(INLINED.get(name, ""))
+        called = find_inlined(equation)
         if called is not None:
             return self.evaluate(called, getattr(called, "consts", ()), values)
-        bound = equation.primitive.get_bind_params(params)  # a pair until JAX 0.10
-        before, given = bound if isinstance(bound, tuple) else ((), bound)
-        found = equation.primitive.bind(*before, *values, **given)
-        if name == _GIVEN:
+        results = bind_equation(equation, values)
+        if equation.primitive.name == _GIVEN:
+            (found,) = results
             self.own.append(found.reshape(-1)[:_SHOWN])
             return [next(self._left).reshape(found.shape).astype(found.dtype)]
-        return list(found) if equation.primitive.multiple_results else [found]
+        return results

@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from operator import add, mul, sub
 from typing import Any
 
-from benchcore.cell.explain.jax_products import list_inner
-from benchcore.cell.proof.manifest import walk_equations
+from benchcore.cell.explain.jaxpr import (
+    INLINED,
+    bind_equation,
+    find_inlined,
+    list_inner,
+    walk_equations,
+)
 from benchcore.cell.proof.needless import (
     CHOOSING,
     MOST_ELEMENTS,
@@ -21,20 +26,6 @@ from benchcore.cell.proof.needless import (
     list_needless,
 )
 
-INLINED = {
-    "pjit": "jaxpr",
-    "jit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "checkpoint": "jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "custom_vmap_call": "call",
-}
-"""Calls within a program, by name: the parameter that has their jaxpr."""
 _SAME = ("reshape", "squeeze", "expand_dims", "copy", "sharding_constraint", "stop_gradient")
 """What leaves the numbers of an array in their order."""
 _FREE = (*_SAME, "broadcast_in_dim", "iota", "transpose", "slice", "rev")
@@ -209,14 +200,11 @@ class _Tracing:
     ) -> list[_Value]:
         name, params = equation.primitive.name, equation.params
         self.unusual += filter(None, map(_describe_unusual, _walk(equation, name not in INLINED)))
-        if name in INLINED and INLINED[name] in params:
-            inner = params[INLINED[name]]
+        inner = find_inlined(equation)
+        if inner is not None:
             consts = [self._add(each) for each in getattr(inner, "consts", ())]
             return self._evaluate(inner, consts, values, program)
-        bound = equation.primitive.get_bind_params(params)  # a pair until JAX 0.10
-        before, given = bound if isinstance(bound, tuple) else ((), bound)
-        found = equation.primitive.bind(*before, *(each.array for each in values), **given)
-        arrays = found if equation.primitive.multiple_results else [found]
+        arrays = bind_equation(equation, [each.array for each in values])
         constant, left = _fold(name, values), _find_unchanged(name, params, values)
         of_floats = self._is_of_floats(name, values)
         named = [self._name(name, params, values, each) for each in arrays]

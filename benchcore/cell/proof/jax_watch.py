@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.explain.jax_products import JITS, list_inner
+from benchcore.cell.explain.jax_products import JITS
 from benchcore.cell.explain.jax_profile import Waits, count_calls, size_first_copy
+from benchcore.cell.explain.jaxpr import list_inner, walk_equations
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.given import ROUNDED, Readings
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
 from benchcore.cell.proof.jax_drawing import list_branches, list_draws
-from benchcore.cell.proof.manifest import join_readings, walk_equations
+from benchcore.cell.proof.manifest import join_readings
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram

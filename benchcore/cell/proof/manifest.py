@@ -7,7 +7,7 @@ manifests are compared in `benchcore.verdict.duel.parity`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
@@ -129,13 +129,3 @@ def xla_flag(name: str) -> str | None:
         if key == name:
             found = value if equals else "true"
     return found
-
-
-def walk_equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation of a jaxpr and of the jaxprs inside it, found without importing JAX."""
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, (list, tuple)) else (value,):
-                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
-                    yield from walk_equations(inner)
