@@ -53,6 +53,11 @@ WANDB = Variable(
     "A project of Weights & Biases, `PROJECT` or `ENTITY/PROJECT`: every campaign is sent there. "
     "Requires W&B's client, which `make sync` installs.",
 )
+README = Variable(
+    "DEADHEAT_README",
+    "A Markdown file with the markers of `deadheat export --readme`: each campaign replaces the "
+    "table of the newest results between them.",
+)
 KEEP_NIGHTS = Variable(
     "DEADHEAT_KEEP_NIGHTS",
     "A number of nights, such as `30`: each night ends with `deadheat prune`, which removes the "
@@ -75,6 +80,7 @@ VARIABLES = (
     WEBHOOK_URL,
     NOTIFY,
     WANDB,
+    README,
     KEEP_NIGHTS,
     PREFECT_API_URL,
     PREFECT_API_AUTH_STRING,

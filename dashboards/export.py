@@ -1,4 +1,4 @@
-"""Files for others: tables as CSV, JSON, Parquet, LaTeX or Markdown, and a block in a README."""
+"""Files for others: tables as CSV, JSON, Parquet, LaTeX or Markdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dashboards.formatting import is_missing
 from dashboards.paper_figures import METRICS, draw_figures
 from dashboards.site.names import order_words
 
-BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Tables = Mapping[str, pd.DataFrame]
@@ -171,7 +170,7 @@ def list_newest(ratios: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(ordered, columns=columns)
 
 
-def _write_markdown(frame: pd.DataFrame) -> bytes:
+def write_markdown(frame: pd.DataFrame) -> bytes:
     """A table whose cells are text: no link, code or HTML."""
     rows = [list(frame.columns), ["---"] * len(frame.columns)]
     rows += [[_as_markdown(str(cell)) for cell in row] for row in frame.itertuples(index=False)]
@@ -193,28 +192,9 @@ _WRITERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "json": write_json,
     "parquet": _write_parquet,
     "latex": _write_latex,
-    "markdown": _write_markdown,
+    "markdown": write_markdown,
 }
 _ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex", "markdown": "md"}
-
-
-def replace_block(path: Path, lines: Sequence[str]) -> None:
-    """Put the lines between the markers of a Markdown file: see `split_at_markers`."""
-    before, after = split_at_markers(path)
-    block = "\n".join(["", *(f"- {each}" for each in map(_as_markdown, lines)), ""])
-    replace_file(path, f"{before}{BEGIN}{block}{END}{after}".encode())
-
-
-def split_at_markers(path: Path) -> tuple[str, str]:
-    """What stands before and after the block of a Markdown file. Raises UserError if it does not
-    hold both markers once."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UserError(
-            f"wanted the markers {BEGIN} and {END} once in {str(path)!r}, in this order; add them "
-            "where the results belong"
-        )
-    return text.partition(BEGIN)[0], text.partition(END)[2]
 
 
 def _as_markdown(line: str) -> str:

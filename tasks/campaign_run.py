@@ -33,6 +33,7 @@ from benchcore.state import State
 from benchcore.store.database import is_disk_full, open_database
 from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.void import explain_void
+from dashboards.readme import update_readme
 from tasks import measurement, pipeline
 from tasks.artifacts import WAITED, name_key, show_progress
 from tasks.live_updates import LiveUpdates
@@ -136,6 +137,8 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
                 link=state.link(f"{campaign}/checks/index.html"),
                 link_text="Data Docs of the checks",
             )
+    unwritten = update_readme(state)
+    _warn([unwritten] if unwritten else [])
     if variables.WANDB.read():  # a campaign never fails for it
         pipeline.send_to_wandb(campaign=campaign, root=root, return_state=True)
     return {

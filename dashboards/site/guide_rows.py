@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -24,13 +24,26 @@ def refresh_guide_rows(
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured
     are read again, from what the site remembers of their nights and those since; others stay as the
     site remembers them."""
-    stored = [_map_times(each, datetime.fromisoformat) for each in files.read(_FILE) or []]
+    stored = _read(files)
     new = list_answers(engine, campaigns=campaigns, remembered=stored)
     again = {name_case_of(each) for each in new}
     kept = (each for each in stored if name_case_of(each) not in again)
     found = sort_answers([*kept, *new])
     files.write(_FILE, [_map_times(each, datetime.isoformat) for each in found])
-    return [{name: each[name] for name in each if name != _PAST} for each in found]
+    return _forget_past(found)
+
+
+def read_guide_rows(files: SiteFiles) -> list[Answer]:
+    """The rows that `refresh_guide_rows` returned last."""
+    return _forget_past(_read(files))
+
+
+def _read(files: SiteFiles) -> list[Answer]:
+    return [_map_times(each, datetime.fromisoformat) for each in files.read(_FILE) or []]
+
+
+def _forget_past(answers: Iterable[Answer]) -> list[Answer]:
+    return [{name: each[name] for name in each if name != _PAST} for each in answers]
 
 
 def _map_times(answer: Mapping[str, Any], change: Callable[[Any], Any]) -> Answer:

@@ -19,7 +19,7 @@ from flows.cli.printing import print_json, print_line
 _FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet, latex or markdown; repeat for more (default csv)."
-_README = "Write the results into this Markdown file, too, between its markers."
+_README = "Write a table of the newest results into this Markdown file, too, between its markers."
 
 
 def export(
@@ -38,8 +38,8 @@ def export(
     files with their hashes.
     """
     # Altair takes a second
-    from dashboards.export import replace_block, split_at_markers, write_tables
-    from dashboards.site.guide import list_sentences
+    from dashboards.export import write_tables
+    from dashboards.readme import replace_block, split_at_markers, tabulate_answers
 
     if readme is not None:
         split_at_markers(readme)  # nothing is written before it is known to have them
@@ -56,8 +56,7 @@ def export(
     tables = export_tables(engine, chosen)
     files = write_tables(folder, tables, formats or ["csv"], about)
     if readme is not None:
-        known_answers = [row for row in list_answers(engine) if row["counts"]]
-        replace_block(readme, list_sentences(known_answers))
+        replace_block(readme, tabulate_answers(list_answers(engine)))
     if as_json:
         print_json({**about, "files": [str(each) for each in files]})
         return

@@ -21,7 +21,8 @@ from benchcore.store.database import open_database
 from benchcore.store.events import EVENT_COLUMNS
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, export_tables
-from dashboards.export import BEGIN, END, replace_block, write_csv, write_tables
+from dashboards.export import write_csv, write_tables
+from dashboards.readme import BEGIN, END
 
 LAST = name_night(NIGHTS - 1)
 _SIDE = {"framework": "jax", "version": "1", "arm": "jax-jit"}
@@ -114,7 +115,7 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     assert len(summary) - 2 == listed["summary.md"] <= len(of_csv)
     assert any(row.startswith("| ResNet-50, inference, batch 4, fp32 | ") for row in summary)
     text = readme.read_text()
-    assert "- MLP, inference, fp32" in text and "old" not in text
+    assert "| MLP, inference, batch 8, fp32 | " in text and "old" not in text
     assert text.startswith("# Mine\n") and text.endswith("\nend\n")
 
     for wrong in (["--format", "xls"], ["--campaign", "none"], ["--readme", str(tmp_path / "no")]):
@@ -128,13 +129,6 @@ def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> Non
     assert write_csv(frame).decode().splitlines() == ["name,low", "'=cmd(),-0.5", "'-1 is text,"]
     (written, _) = write_tables(tmp_path / "md", {"ratios": HOSTILE}, ["markdown"], {})
     assert "\\<b\\>" in written.read_text() and "<b>" not in written.read_text()
-    readme = tmp_path / "R.md"
-    readme.write_text(f"{BEGIN}{END}")
-    replace_block(readme, ["<img src=x> [a](b)"])
-    assert "\\<img src=x\\> \\[a\\](b)" in readme.read_text()
-    readme.write_text(f"{END}{BEGIN}")
-    with pytest.raises(UserError, match="wanted the markers"):
-        replace_block(readme, [])
     with pytest.raises(UserError, match="no format 'exe'"):
         write_tables(tmp_path / "new", {}, ["exe"], {})
     assert not (tmp_path / "new").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +32,10 @@ from benchcore.planning.tracks import STDLIB
 from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
-from benchcore.store.duels import list_unchecked_campaigns
+from benchcore.store.duels import list_unchecked_campaigns, replace_failed_checks
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
+from dashboards.readme import BEGIN, END
 from dashboards.site.files import SiteFiles
 from dashboards.wandb_runs import list_waiting, send_runs
 from data_checks.check import check_campaign
@@ -167,6 +169,34 @@ def test_the_run_links_to_the_page_and_to_the_data_docs(
         ("data-docs-older", f"{page}/checks/index.html"),
     ]
     assert (state.data_docs("older") / "index.html").exists()
+
+
+def test_a_readme_has_the_ratios_of_a_campaign_as_soon_as_it_is_concluded(
+    state: State,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def check(engine: Engine, campaign: str, *_: Any) -> Any:
+        replace_failed_checks(engine, campaign, [])
+        return SimpleNamespace(failed_checks=(), problems=())
+
+    readme = tmp_path / "README.md"
+    monkeypatch.setattr("data_checks.check.check_campaign", check)
+    monkeypatch.setenv("DEADHEAT_README", str(readme))
+    _conclude("older", state)
+    assert "older/index.html" in _site(state), "a missing file stops nothing"
+    assert "create it with the markers" in caplog.text
+    readme.write_text(f"# Mine\n{BEGIN}\nold\n{END}\nend\n")
+    _conclude("newer", state)
+    lines = readme.read_text().splitlines()
+    (row,) = (each for each in lines if "Some CPU" in each)
+    speedup = r"\d\.\d+x \(\d\.\d+ to \d\.\d+\)"
+    sides = r"0\.9\.0 \| 2\.10\.0 compiled"
+    assert re.fullmatch(
+        rf"\| MLP, training, .+ \| Some CPU \| {sides} \| {speedup} \| 2026-11-22 \|", row
+    ), row
+    assert (lines[0], lines[-1]) == ("# Mine", "end") and "old" not in lines
 
 
 def test_a_rerun_keeps_what_counted_where_it_measures_worse(
