@@ -256,13 +256,24 @@ def _use_case_section(use_case: str, known: Sequence[Answer], total: int) -> Blo
 def _case_table(name: str, known: Sequence[Answer]) -> Block | None:
     caption = "The newest pair that counts of each case, device and pair of settings."
     rows = [describe_answer(row) for row in known]
-    shared = [each for each in _OPTIONAL if any(each["key"] in row for row in rows)]
-    rows = [{**{each["key"]: "" for each in shared}, **row} for row in rows]
-    columns = _COLUMNS
+    columns = list_columns(known)
+    rows = [{**{each["key"]: "" for each in columns}, **row} for row in rows]
+    if all(each["key"] != "energy" for each in columns):
+        caption = f"{caption} Energy was not measured."
+    return blocks.table(name, caption, columns, rows)
+
+
+def list_columns(known: Sequence[Answer]) -> list[Block]:
+    """The columns of a table of these answers: energy and what only some cases have are shown where
+    a row has them."""
     sides = [row[side] for row in known for side in ("of_a", "of_b")]
-    if all(is_missing(each.get("gross_mj")) for each in sides):
-        columns, caption = _COLUMNS[:-1], f"{caption} Energy was not measured."
-    return blocks.table(name, caption, (*columns, *shared), rows)
+    amounts = {"energy": "gross_mj"} | {each["key"]: each["key"] for each in _OPTIONAL}
+    return [
+        each
+        for each in (*_COLUMNS, *_OPTIONAL)
+        if each["key"] not in amounts
+        or any(not is_missing(side.get(amounts[each["key"]])) for side in sides)
+    ]
 
 
 def _by_model(row: Answer) -> tuple[Any, ...]:

@@ -19,7 +19,8 @@ _USE_CASE = "Show this use case: infer, train, op, ..."
 _BATCH = "Show this batch size."
 _PRECISION = "Show precisions whose name contains this text, such as bf16."
 _DEVICE = "Show device models whose name contains this text."
-_COLUMNS = ("case", "against", "faster", "speedup", "since", "step", "compile", "even", "energy")
+_LEADS = ("case", "against", "faster", "speedup", "since")
+"""Columns of the first table; the others are what each side costs."""
 
 
 def guide(
@@ -54,7 +55,7 @@ def guide(
 
 def _print_answers(rows: list[dict[str, Any]]) -> None:
     # Altair takes a second
-    from dashboards.site.guide import describe_answer, list_sentences
+    from dashboards.site.guide import describe_answer, list_columns, list_sentences
     from dashboards.site.guide_questions import QUESTION_COLUMNS, list_questions
 
     known = [each for each in rows if each["counts"]]
@@ -64,12 +65,13 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
         print_line(sentence)
     if known:
         print_rows(list_questions(known), QUESTION_COLUMNS, title="By question")
-        shown = [
-            {key: _plain(cell) for key, cell in describe_answer(each).items()} for each in known
-        ]
-        print_rows(
-            shown, _COLUMNS, title="The newest pair that counts of each case (JAX / PyTorch)"
-        )
+        names = {each["key"]: str(each["name"]) for each in list_columns(known)}
+        cells = [describe_answer(each) for each in known]
+        shown = [{names[key]: _plain(row.get(key)) for key in names} for row in cells]
+        leads = [names[key] for key in _LEADS]
+        costs = [name for key, name in names.items() if key not in _LEADS]
+        print_rows(shown, leads, title="The newest pair that counts of each case")
+        print_rows(shown, [*leads[:2], *costs], title="What each costs (JAX / PyTorch)")
     for each in rows:
         if not each["counts"]:
             case = f"{each['workload']} {each['case_name']}"
@@ -79,4 +81,7 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
 
 
 def _plain(cell: Any) -> Any:
-    return cell["text"] if isinstance(cell, Mapping) else cell
+    """A cell of the page as text; its note is in parentheses."""
+    if not isinstance(cell, Mapping):
+        return cell
+    return f"{cell['text']} ({cell['note']})" if cell.get("note") else cell["text"]

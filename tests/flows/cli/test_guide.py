@@ -20,7 +20,13 @@ from benchcore.state import open_state
 from benchcore.store.models import PairRatio
 from benchcore.store.reports.guide import GuideFilter, find_break_even, list_answers
 from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
-from dashboards.site.guide import describe_answer, guide_page, list_sentences, summarise_answers
+from dashboards.site.guide import (
+    describe_answer,
+    guide_page,
+    list_columns,
+    list_sentences,
+    summarise_answers,
+)
 
 SLOW_JAX = replace(JAX, step_ns=JAX.step_ns * 3)
 RUNS = [f"{night:016x}" for night in range(3)]
@@ -49,6 +55,16 @@ def test_deleting_rows_takes_their_sentences_away(tmp_path: Path) -> None:
     shown = run_here("guide", "--state", str(tmp_path), "--workload", "ML")
     assert sentence in " ".join(shown.stdout.split()), shown.stderr
     assert "By question" in shown.stdout and "JAX is 2.000x as fast in 1 pair" in shown.stdout
+    costs = shown.stdout.partition("What each costs")[2]
+    per_s = [answer[side]["items_per_s"] for side in ("of_a", "of_b")]
+    assert per_s == pytest.approx([32 / 1e-3, 32 / 2e-3], rel=0.05)
+    million = [f"{1e6 / each:.1f}\u00a0s" for each in per_s]
+    page = describe_answer(answer)
+    assert page["million"] == " / ".join(million)
+    assert "Million items" in costs and all(each in costs for each in million)
+    assert "Peak memory" in costs and "MiB" in str(page["memory"])
+    assert str(page["memory"]).partition(" / ")[0] in costs
+    assert "Energy" not in costs and "State per device" not in costs, "no row has them"
     other = run_here("guide", "--state", str(tmp_path), "--workload", "vit")
     assert other.stdout.startswith("not measured: no pair that counts")
     assert "By question" not in other.stdout
@@ -121,6 +137,8 @@ def test_devices_that_share_work_show_what_each_holds_and_all_exchange(tmp_path:
     assert headings[-2:] == ["State per device", "Exchanged in a step"]
     page = str(guide_page([alone]))
     assert "State per device" not in page
+    printed = run_here("guide", "--state", str(tmp_path)).stdout
+    assert "State per" in printed.partition("What each costs")[2] and "4.00\u00a0MiB" in printed
     (row,) = json.loads(run_here("guide", "--state", str(tmp_path), "--json").stdout)
     assert (row["of_a"]["state_bytes_per_device"], row["of_b"]["communicated_bytes"]) == (
         2**20,
@@ -159,6 +177,17 @@ def test_compilation_pays_against_eager_pytorch_which_has_none(tmp_path: Path) -
     gained_s = (b["median_step_ns"] - a["median_step_ns"]) / 1e9
     assert answer["break_even"] == math.ceil(a["cold_compile_s"] / gained_s)
     assert str(describe_answer(answer)["compile"]).endswith(" / none")
+
+
+def test_energy_has_a_column_where_a_row_has_it(tmp_path: Path) -> None:
+    engine = open_history(open_state(tmp_path), _nights())
+    (answer,) = list_answers(engine)
+    engine.dispose()
+    assert "energy" not in [each["key"] for each in list_columns([answer])]
+    # 115.2 J per step of 32 items are 1 kWh per million items.
+    measured = {**answer, "of_a": {**answer["of_a"], "gross_mj": 115_200.0}}
+    assert list_columns([answer, measured])[-1]["name"] == "Energy of a million"
+    assert describe_answer(measured)["energy"] == "1\u00a0kWh / not\u00a0measured"
 
 
 @pytest.mark.parametrize(
