@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import shutil
@@ -14,7 +15,8 @@ from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
 from site_visits import CRASHED, PAGES, Visit
 
 from dashboards.formatting import format_size, format_speedup
-from dashboards.site.files import SiteFiles
+from dashboards.site.files import POLICY, SiteFiles
+from dashboards.site.pages import PAGES as SHELLS
 
 pytestmark = pytest.mark.browser
 NEWEST_STEP = ("0.12.1", "median_step_ns")
@@ -292,6 +294,42 @@ def test_hostile_text_stays_text(browser: Browser, site: Path) -> None:
     for state in ("run=../../catalog", "run=%3Cscript%3E", "run=javascript:alert(1)"):
         page = visit.open(site, f"duel.html#{state}")
         assert page.locator("h1").inner_text() == "Nothing to show here"
+    visit.context.close()
+
+
+def test_every_shell_has_the_strict_policy_and_nothing_inline(site: Path) -> None:
+    assert POLICY.startswith("default-src 'none'; script-src 'self' file:; style-src 'self' file:;")
+    assert not re.search(r"unsafe-|http|\*", POLICY)
+    shells = [*(site / each.file for each in SHELLS), *site.glob("*/index.html")]
+    assert len(shells) > len(SHELLS) + NIGHTS
+    for path in shells:
+        text = path.read_text()
+        (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+        assert html.unescape(policy) == POLICY, path
+        assert text.index(policy) < min(map(text.index, ("<link", "<script"))), path
+        assert not re.search(r"<style|<script(?![^>]*\ssrc=)|\s(style|on\w+)=", text), path
+
+
+INLINE = """() => {
+  const add = (tag, text) => {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    return document.body.appendChild(element);
+  };
+  add("script", "window.ran = 1");
+  const button = add("button", "");
+  button.setAttribute("onclick", "window.clicked = 1");
+  button.click();
+  return [window.ran ?? null, window.clicked ?? null];
+}"""
+
+
+def test_an_inline_script_does_not_run(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    assert visit.page.evaluate(INLINE) == [1, 1], "without the policy it runs"
+    page = visit.open(site, "index.html")
+    assert page.evaluate(INLINE) == [None, None]
+    assert any("Content Security Policy" in each for each in visit.complaints)
     visit.context.close()
 
 
