@@ -6,7 +6,10 @@ import html
 import math
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 from manual import check_command
@@ -168,6 +171,47 @@ def test_the_night_before_is_one_of_the_same_profile(
     old = page.locator(".pager").get_by_text("previous night").first
     assert old.get_attribute("href") == f"{name_night(NIGHTS - 3)}/index.html"
     assert "that count in both nights" in page.locator("#grid").inner_text()
+
+
+def test_the_geometric_mean_is_over_the_pairs_that_count_in_both_nights(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    files, visit = SiteFiles(copy), Visit(browser)
+    names = [f"campaigns/{name_night(NIGHTS - back)}" for back in (1, 2)]
+    night, before = map(files.read, names)
+    numbers = list[list[str]]()
+    for _ in range(2):
+        shown = visit.open(copy, "index.html").locator("#grid p").first.inner_text()
+        assert shown == _write_mean(night["cells"], before["cells"])
+        numbers.append(re.findall(r"\d[\d.]*x", shown))
+        void = max(filter(_has_mean, night["cells"]), key=lambda each: abs(each["log"]))
+        void |= {"counts": False, **dict.fromkeys(("log", "low", "high"))}
+        files.write(names[0], night)
+        files.flush()
+    assert [len(each) for each in numbers] == [2, 2]
+    assert all(one != other for one, other in zip(*numbers, strict=True)), "it left both means"
+    visit.context.close()
+
+
+def _has_mean(cell: Mapping[str, Any]) -> bool:
+    return cell["fair"] and cell["counts"]
+
+
+def _write_mean(night: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> str:
+    """The sentence of the page, from the cells of both nights."""
+    sides = [{(each["key"], each["pair_id"]): each for each in cells} for cells in (night, before)]
+    both = [key for key in sides[0] if all(key in side and _has_mean(side[key]) for side in sides)]
+    means = list[str]()
+    for cells in ([side[key] for key in both] for side in sides):
+        log = fmean(each["log"] for each in cells)
+        half = math.sqrt(sum((each["high"] - each["low"]) ** 2 / 4 for each in cells)) / len(cells)
+        means.append(format_size(log, log - half, log + half))
+    return (
+        f"Geometric mean of the {len(both)} fair pairs shown here that count in both nights: "
+        f"{means[0]}, the night before {means[1]}."
+    )
 
 
 def test_a_mostly_empty_grid_has_a_row_per_model(
