@@ -19,6 +19,7 @@ from site_visits import CRASHED, PAGES, Visit
 
 from dashboards.formatting import format_size, format_speedup
 from dashboards.site.files import POLICY, SiteFiles
+from dashboards.site.glossary import GLOSSARY
 from dashboards.site.pages import PAGES as SHELLS
 
 pytestmark = pytest.mark.browser
@@ -167,10 +168,19 @@ def test_the_night_before_is_one_of_the_same_profile(
     files.write("catalog", catalog)
     files.write(f"campaigns/{other}", {**files.read(f"campaigns/{other}"), "cells": []})
     files.flush()
-    page = Visit(browser).open(copy, "index.html")
+    visit = Visit(browser)
+    page = visit.open(copy, "index.html")
     old = page.locator(".pager").get_by_text("previous night").first
     assert old.get_attribute("href") == f"{name_night(NIGHTS - 3)}/index.html"
     assert "that count in both nights" in page.locator("#grid").inner_text()
+    assert page.get_by_text("next night").count() == 0, "it is the newest"
+    word = page.locator("#grid abbr", has_text="Geometric mean")
+    assert word.get_attribute("title") == GLOSSARY["geometric mean"]
+    assert word.get_attribute("tabindex") == "0", "a keyboard reaches it"
+    old.click()
+    new = page.locator(".pager").get_by_text("next night")
+    assert new.get_attribute("href") == f"../{name_night(NIGHTS - 1)}/index.html"
+    visit.context.close()
 
 
 def test_the_geometric_mean_is_over_the_pairs_that_count_in_both_nights(
