@@ -123,13 +123,13 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
         alt.Tooltip("conditions:N", title="conditions"),
     ]
     points = alt.Chart(_named("points")).transform_filter(brush)
-    changes = alt.Chart(_named("changes")).transform_filter(brush)
-    marks = alt.Chart(_named("marks")).transform_filter(brush)
+    # A filter that leaves no row makes Vega warn, so what is out of sight is clipped.
+    changes, marks = (alt.Chart(_named(each)) for each in ("changes", "marks"))
     color = _framework_color()
     return [
         alt.Chart(_named("one")).mark_rule(strokeWidth=1.5, aria=False).encode(y=value),
-        changes.mark_rule(strokeDash=[3, 3], opacity=0.55, aria=False).encode(x=time),
-        marks.mark_rule(color=_ALARM, strokeWidth=1.5, aria=False).encode(x=time),
+        changes.mark_rule(strokeDash=[3, 3], opacity=0.55, aria=False, clip=True).encode(x=time),
+        marks.mark_rule(color=_ALARM, strokeWidth=1.5, aria=False, clip=True).encode(x=time),
         *(_write_labels(changes, marks, time, late=late) for late in (False, True)),
         points.mark_line(strokeWidth=1, opacity=0.4, aria=False).encode(
             x=time, y=value, detail="line:N"
@@ -146,6 +146,7 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
 def _write_labels(changes: Any, marks: Any, time: alt.X, *, late: bool) -> Any:
     """The labels of vertical lines: right of the line, or left of a `late` one near the edge."""
     side: dict[str, Any] = {"align": "right" if late else "left", "dx": -3 if late else 3}
+    side["clip"] = True
     chosen = "datum.late" if late else "!datum.late"  # a filter could leave no row, and a warning
     above, below = (
         each.transform_calculate(shown=f"{chosen} ? datum.label : ''") for each in (changes, marks)

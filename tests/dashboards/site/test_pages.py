@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from manual import check_command
-from playwright.sync_api import Browser
-from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
-from site_visits import CRASHED, PAGES, Visit
+from playwright.sync_api import Browser, Locator, Page, expect
+from site_nights import ADHOC, HOSTILE, MOVED, NIGHTS, name_night
+from site_visits import CASE, CRASHED, PAGES, Visit
 
 from dashboards.formatting import format_size, format_speedup
 from dashboards.site.files import POLICY, SiteFiles
@@ -429,6 +429,67 @@ def test_compare_begins_with_the_newest_night_and_versions(browser: Browser, sit
     assert new.input_value() == "0.12.1"
     assert visit.complaints == []
     visit.context.close()
+
+
+def test_a_brush_zooms_a_series_and_the_axis_fits_what_is_shown(
+    browser: Browser, site: Path
+) -> None:
+    visit = Visit(browser, 1280)
+    page = visit.open(site, f"series.html#case={CASE}", 1)
+    chart = page.locator(".chart")
+    texts = chart.locator("svg text").all_text_contents()
+    assert {"PyTorch 2.15.0", "JAX 0.12.1", "event 1"} <= set(texts)
+    assert page.locator("main li a", has_text="event 1").get_attribute("href") == (
+        "events.html#event-1"
+    )
+    ratios = [float(each.partition("x")[0]) for each in _read_column(page, "Ratio and interval")]
+    moved, level = ratios[: NIGHTS - MOVED], ratios[NIGHTS - MOVED :]  # newest first
+    assert max(moved) < min(level)
+    first = _ticks(page, "X").first
+    begin, whole = first.text_content(), _read_numbers(page)
+    assert whole[0] < max(moved) < whole[-1]
+
+    box = chart.locator("svg").bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] - 20  # within the strip below the chart
+    left, right = (box["x"] + share * box["width"] for share in (0.08, 0.45))
+    page.mouse.move(left, height)
+    page.mouse.down()
+    page.mouse.move(right, height, steps=4)
+    page.mouse.up()
+    expect(first).not_to_have_text(str(begin))
+    assert _read_numbers(page)[0] > max(moved), "the nights after the change are out of sight"
+    page.mouse.dblclick((left + right) / 2, height)
+    expect(first).to_have_text(str(begin))
+    assert _read_numbers(page) == whole
+
+    page.get_by_role("group", name="Which series").get_by_label("Pair").select_option(
+        "jax-jit~torch-eager"
+    )
+    page.get_by_role("heading", level=1, name=re.compile("eager")).wait_for()
+    page.locator(".chart[data-drawn]").wait_for()
+    assert _read_numbers(page)[0] > whole[-1], "each arm has its own axis"
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def _ticks(page: Page, axis: str) -> Locator:
+    """The labels of the first X or Y axis of the page."""
+    found = page.locator(f'.chart [aria-roledescription="axis"][aria-label^="{axis}-axis"]').first
+    return found.locator(".role-axis-label text")
+
+
+def _read_numbers(page: Page) -> list[float]:
+    texts = _ticks(page, "Y").all_text_contents()
+    return sorted(float(each.removesuffix("x")) for each in texts if each)
+
+
+def _read_column(page: Page, name: str) -> list[str]:
+    """The cells of the last table's column."""
+    table = page.locator("table").last
+    heads = [each.strip() for each in table.locator("thead th").all_inner_texts()]
+    place = heads.index(name) + 1
+    return table.locator(f"tbody tr > :nth-child({place})").all_inner_texts()
 
 
 def test_only_the_step_time_has_a_verdict_a_night(browser: Browser, site: Path) -> None:
