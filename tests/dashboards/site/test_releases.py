@@ -66,6 +66,25 @@ def test_what_is_not_shown_has_its_factor_and_what_does_not_count_is_named(tmp_p
     assert [each["summary"] for each in details] == ["Unchanged or not shown (1)", "Void (1)"]
 
 
+def test_the_packages_that_differ_between_both_locks_are_listed(tmp_path: Path) -> None:
+    files = SiteFiles(tmp_path)
+    files.write("releases", [_certify("0.10.0", "0.9.2")])
+    old = {"jax": "0.9.2", "jaxlib": "0.9.2", "numpy": "2.4.0", "scipy": "1.17.0"}
+    new = {"jax": "0.10.0", "jaxlib": "0.9.2", "numpy": "2.4.0", "ml-dtypes": "0.6.0"}
+    files.write("locks", {"jax": {"0.9.2": old, "0.10.0": new}, "torch": {"0.9.2": new}})
+    _, section = releases_page(files)["blocks"]
+    locks = section["blocks"][-1]
+    assert locks["summary"] == "Differences between the locks: 3 packages"
+    (table,) = locks["blocks"]
+    assert [(row["name"], row["old"], row["new"]) for row in table["rows"]] == [
+        ("jax", "0.9.2", "0.10.0"),
+        ("ml-dtypes", "", "0.6.0"),
+        ("scipy", "1.17.0", ""),
+    ]
+    files.write("locks", {"jax": {"0.10.0": new}})
+    assert "Differences between" not in str(releases_page(files)), "one of both is not known"
+
+
 def test_releases_that_cost_a_little_each_are_summed_up(tmp_path: Path) -> None:
     files, versions = SiteFiles(tmp_path), ["0.9.2", "0.10.0", "0.10.1", "0.10.2"]
     rows = [
