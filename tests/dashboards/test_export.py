@@ -22,6 +22,7 @@ from benchcore.store.events import EVENT_COLUMNS
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, export_tables
 from dashboards.export import write_csv, write_tables
+from dashboards.paper_figures import list_costs
 from dashboards.readme import BEGIN, END
 
 LAST = name_night(NIGHTS - 1)
@@ -122,6 +123,33 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
         refused = run_here(*command, *wrong, "--folder", str(tmp_path / "refused"))
         assert refused.returncode == 2 and wrong[1][:4] in refused.stderr
         assert not (tmp_path / "refused").exists()
+
+
+def test_energy_has_a_latex_table_and_a_figure_where_it_was_measured(
+    nights: State, tmp_path: Path
+) -> None:
+    tables = export_tables(open_database(nights.database_url), [LAST])
+    measured = tables["measurements"]
+    others = dict.fromkeys(("items_per_s", "latency_p50_ns", "process_peak_bytes"), math.nan)
+    energy = measured["framework"].map({"jax": 1234.0, "torch": 2345.5})
+    measured = measured.assign(**others, gross_mj=energy)
+    write_tables(tmp_path, {**tables, "measurements": measured}, ["latex"], {})
+    files = {each.name for each in tmp_path.iterdir()}
+    assert files == {"energy.tex", "figure-energy.pdf", "models.tex", "export.json"}
+    latex = (tmp_path / "energy.tex").read_text().splitlines()
+    assert latex[1] == r"\caption{Energy per step in mJ}"
+    (head,) = (each for each in latex if "JAX 0.12.1" in each)
+    (row,) = (each for each in latex if each.startswith("ResNet-50, inference, batch 4, fp32"))
+    cells = dict(zip(head.rstrip(" \\").split(" & "), row.rstrip(" \\").split(" & "), strict=True))
+    assert (cells["JAX 0.12.1"], cells["PyTorch eager 2.15.0"]) == ("1234", "2346")
+    assert (tmp_path / "figure-energy.pdf").read_bytes().startswith(b"%PDF")
+    drawn = list_costs(measured, "energy")
+    manifest = json.loads((tmp_path / "export.json").read_text())
+    listed = {each["file"]: each["rows"] for each in manifest["files"]}
+    assert listed["figure-energy.pdf"] == len(drawn) > 6
+    assert {each["arm"].partition(" ")[0]: each["value"] for each in drawn} == (
+        {"JAX": 1234.0, "PyTorch": 2345.5}
+    )
 
 
 def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> None:
