@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +14,11 @@ import pandas as pd
 
 from benchcore import variables
 from benchcore.errors import DamagedFileError, UserError
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.running.duels import is_measured
 from benchcore.running.plans import load_campaign, name_kind
 from benchcore.state import State
+from benchcore.store.conditions import read_conditions
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns
 from benchcore.store.events import list_events
@@ -122,7 +125,7 @@ def _describe_run(state: State, engine: Engine, plan: Plan) -> dict[str, Any]:
 
 
 def _describe_campaign(engine: Engine, plan: Plan) -> dict[str, Any]:
-    """What a reader needs to compare this run with others: versions, place and device."""
+    """What a reader needs to compare this run with others: plan, versions, place and conditions."""
     duels = duel_frame(engine, plan.campaign)
     if duels.empty:
         raise UserError(
@@ -142,6 +145,8 @@ def _describe_campaign(engine: Engine, plan: Plan) -> dict[str, Any]:
             request: f"{each.framework} {each.version}" for request, each in plan.releases.items()
         },
         "locks": _list_locks(engine, plan.campaign),
+        "conditions": _list_conditions(engine, plan.campaign),
+        "duels": [_describe_duel(each) for each in plan.duels],
         "notes": list(plan.notes),
         "page": _link(f"{plan.campaign}/index.html"),
     }
@@ -152,6 +157,28 @@ def _list_locks(engine: Engine, campaign: str) -> dict[str, str]:
     return {
         f"{row['framework']} {row['version']}": row["environment_key"]
         for row in contender_frame(engine, campaign).to_dict("records")
+    }
+
+
+def _list_conditions(engine: Engine, campaign: str) -> dict[str, str]:
+    """Kernel, driver, libraries and others under which it was measured; all values of a condition
+    that duels differ in."""
+    found = defaultdict[str, set[str]](set)
+    for known in read_conditions(engine, campaign).values():
+        for name, value in known.items():
+            found[name].add(value)
+    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+
+
+def _describe_duel(duel: PlannedDuel) -> dict[str, Any]:
+    """A planned duel, whether or not it was measured."""
+    return {
+        "case": duel.title,
+        "hash": duel.hash,
+        "device": duel.device,
+        "seed": duel.seed,
+        "contenders": [each.name for each in duel.contenders],
+        "limits": asdict(duel.limits),
     }
 
 

@@ -95,14 +95,14 @@ def open_history(
     return engine
 
 
-def add_suspicion(engine: Engine, duel_run: str) -> None:
-    """An open suspicion that rests on this duel run alone."""
+def add_suspicion(engine: Engine, duel_run: str, **of_series: str) -> None:
+    """An open suspicion that rests on this duel run alone; `of_series` are fields of its key."""
     night, runs = datetime(2026, 1, 2, tzinfo=UTC), ("before_run", "since_run", "after_run")
     named = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint", "metric")
     with Session(engine) as session, session.begin():
         session.add(
             SuspicionRow(
-                **dict.fromkeys(named, "x"),
+                **{**dict.fromkeys(named, "x"), **of_series},
                 **dict.fromkeys(runs, duel_run),
                 **dict.fromkeys(("since", "opened_at", "updated_at"), night),
                 trigger="shift",

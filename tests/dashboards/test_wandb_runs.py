@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,17 +12,24 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from result_documents import CAMPAIGN, DUEL_RUN, JAX, make_document, make_plan
-from stored_histories import open_history
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, make_plan
+from stored_histories import FOUND, add_suspicion, open_history
 from typer.testing import CliRunner
 from wandb_server import Run, WandbServer, serve_wandb
 
 from benchcore.environments.version_requests import Release
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, save_plan
+from benchcore.planning.matrix import make_plan as plan_profile
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import JAX_NEWEST
+from benchcore.protocol import DuelLimits
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.events import store_finding
 from benchcore.store.packs import pack
+from benchcore.verdict.history.series import STEP_TIME
 from dashboards.publish import publish_campaign
 from dashboards.wandb_content import gather_content
 from dashboards.wandb_runs import (
@@ -101,6 +109,23 @@ def _plan() -> Plan:
     return replace(make_plan(CAMPAIGN), releases={"jax@newest": jax})
 
 
+def _plan_one_duel() -> Plan:
+    match = Match(workload="mlp", case="tiny_train", arms=(JAX_NEWEST,), expected_s=3)
+    releases, limits = _plan().releases, DuelLimits(starts=4)
+    profile = Profile(name="laptop", matches=(match,), limits=limits)
+    return plan_profile(profile, releases, campaign=CAMPAIGN, site="local")
+
+
+def _confirm_change(state: State) -> None:
+    """An event of the campaign's only series."""
+    engine = open_database(state.database_url)
+    series = {"workload": "mlp", "case_name": "tiny", "track": "default", "metric": STEP_TIME}
+    series |= {"a_arm": JAX.arm, "b_arm": TORCH.arm, "device_fingerprint": "00112233445566ff"}
+    add_suspicion(engine, DUEL_RUN, **series)
+    store_finding(engine, 1, FOUND, names={"a": "jax", "b": "torch"})
+    engine.dispose()
+
+
 def _read_history(run: Run) -> list[dict[str, object]]:
     lines = run.streams["wandb-history.jsonl"]
     return [lines[place] for place in sorted(lines)]
@@ -119,7 +144,9 @@ def _read_spec(server: WandbServer) -> str:
 def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
     night: State, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _save(night, plan := _plan_one_duel())
     publish_campaign(night, CAMPAIGN)
+    _confirm_change(night)
     monkeypatch.setenv("DEADHEAT_DASHBOARD_URL", "https://race.example/")
     write_run(night, CAMPAIGN)
     assert send_runs(night) is None
@@ -135,10 +162,20 @@ def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
     assert run.config["locks"] == keys and len(keys) == 2
     assert run.config["versions"] == {"jax@newest": f"jax {JAX.version}"}
     assert run.config["page"] == f"https://race.example/{CAMPAIGN}/index.html"
+    assert run.config["conditions"] == {"METHOD": "1", "kernel": "Linux 6.1", "node": "node-1"}
+    (duel,), (planned,) = plan.duels, run.config["duels"]
+    assert planned["case"] == "mlp tiny_train" and planned["hash"] == duel.hash
+    assert (planned["device"], planned["seed"]) == ("cpu", duel.seed)
+    assert planned["contenders"] == [f"jax-jit-{JAX.version}"]
+    assert (planned["limits"]["starts"], planned["limits"]["target"]) == (4, 0.01)
     before, line = _read_history(run)
     (key,) = (key for key in line if key.startswith("JAX speedup/"))
     assert line[key] == pytest.approx(1.0, rel=0.05)
-    assert {"ratios", "contenders", "forest"} <= set(line)
+    assert {"ratios", "contenders", "events", "forest"} <= set(line)
+    table = next(json.loads(body) for name, body in server.uploads.items() if "/events_" in name)
+    event = dict(zip(table["columns"], *table["data"], strict=True))
+    assert event["series"].startswith("mlp tiny") and event["culprit"] == "jax"
+    assert (event["state"], event["ratio"]) == ("untriaged", pytest.approx(math.exp(0.06)))
     days = [datetime.fromtimestamp(float(str(each["_timestamp"])), UTC) for each in (before, line)]
     assert [each.day for each in days] == [1, 2], "the nights before make the trend"
     assert key in before
