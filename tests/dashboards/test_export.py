@@ -7,12 +7,14 @@ import hashlib
 import json
 import math
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from command_line import run_here
+from manual import ROOT
 from site_nights import ADHOC, NIGHTS, name_night
 
 from benchcore.errors import UserError
@@ -150,6 +152,19 @@ def test_energy_has_a_latex_table_and_a_figure_where_it_was_measured(
     assert {each["arm"].partition(" ")[0]: each["value"] for each in drawn} == (
         {"JAX": 1234.0, "PyTorch": 2345.5}
     )
+
+
+def test_the_docs_map_what_benchmark_scripts_write_to_columns_that_exist() -> None:
+    text = (ROOT / "docs" / "export.md").read_text()
+    table = text.partition("| wanted | column | unit |")[2].partition("\n\n")[0]
+    found = {
+        wanted: re.findall(r"`(\w+)`", columns)
+        for wanted, columns in re.findall(r"^\| ([a-z ]+) \| (.+?) \|", table, re.MULTILINE)
+    }
+    assert {"model", "batch size", "throughput", "latency", "memory", "energy"} <= set(found)
+    named = [column for columns in found.values() for column in columns]
+    assert [each for each in named if each not in MEASUREMENT_COLUMNS] == []
+    assert all(found.values())
 
 
 def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> None:
