@@ -19,6 +19,7 @@ from flows.cli.printing import print_json, print_line
 _FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet, latex or markdown; repeat for more (default csv)."
+_BLOCKS = "Also write the table blocks, the raw times: a row per timed block."
 _README = "Write a table of the newest results into this Markdown file, too, between its markers."
 
 
@@ -27,6 +28,7 @@ def export(
     campaigns: Annotated[list[str] | None, option("--campaign", "NAME", _CAMPAIGN)] = None,
     formats: Annotated[list[str] | None, option("--format", "NAME", _FORMAT)] = None,
     readme: Annotated[Path | None, option("--readme", "FILE", _README)] = None,
+    blocks: Annotated[bool, option("--blocks", None, _BLOCKS)] = False,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -53,7 +55,7 @@ def export(
             )
     chosen = list(dict.fromkeys(campaigns or known))
     about = {"exported_at": datetime.now(UTC).isoformat(timespec="seconds"), "campaigns": chosen}
-    tables = export_tables(engine, chosen)
+    tables = export_tables(engine, chosen, blocks=blocks)
     files = write_tables(folder, tables, formats or ["csv"], about)
     if readme is not None:
         replace_block(readme, tabulate_answers(list_answers(engine)))

@@ -68,7 +68,7 @@ def test_only_what_counts_is_exported_and_each_row_names_its_document(nights: St
         )
     assert ratios[["a_environment_key", "b_environment_key"]].notna().all(axis=None)
     assert set(measured["duel_run"]) == set(ratios["duel_run"])
-    assert len(tables["events"]) == 1
+    assert len(tables["events"]) == 1 and "blocks" not in tables
     assert tuple(tables["events"].columns) == EVENT_COLUMNS
     empty = export_tables(engine, [ADHOC])
     assert empty["ratios"].empty and tuple(empty["ratios"].columns) == RATIO_COLUMNS
@@ -91,7 +91,7 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     readme.write_text(f"# Mine\n{BEGIN}\nold\n{END}\nend\n")
     formats = [f"--format={each}" for each in ("csv", "json", "parquet", "latex", "markdown")]
     command = ["export", "--folder", str(tmp_path / "out"), "--state", str(nights.root)]
-    done = run_here(*command, *formats, "--campaign", LAST, "--readme", str(readme))
+    done = run_here(*command, *formats, "--campaign", LAST, "--readme", str(readme), "--blocks")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "out" / "export.json").read_text())
     assert manifest["campaigns"] == [LAST]
@@ -104,6 +104,13 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     speedups = [[float(row["speedup"]) for row in rows] for rows in (of_csv, of_json)]
     assert speedups[0] == pytest.approx(speedups[1]) and len(of_parquet) == len(of_csv) > 0
     assert list(of_parquet["speedup"]) == pytest.approx(speedups[0])
+    blocks = pd.read_csv(tmp_path / "out" / "blocks.csv")
+    measured = pd.read_csv(tmp_path / "out" / "measurements.csv")
+    assert len(blocks) == len(measured) * 5 * 6, "starts and rounds"
+    same = ["duel_run", "framework", "version", "arm"]
+    medians = blocks.groupby([*same, "start"])["step_ns"].median().groupby(same).median()
+    expected = measured.set_index(same)["median_step_ns"]
+    assert dict(medians) == pytest.approx(dict(expected), rel=0.02)
     models = (tmp_path / "out" / "models.tex").read_text()
     assert "ResNet-50 & 25.56 & 8.178 & 24.3" in models and "ViT-B/16 & 86.57" in models
     for name in ("throughput", "latency", "memory", "scaling"):

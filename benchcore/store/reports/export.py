@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from benchcore.store.events import EVENT_COLUMNS, list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.metrics import METRICS
 
 _CASE = ("workload", "case_name", "use_case", "batch", "precision", "track")
@@ -41,26 +42,35 @@ MEASUREMENT_COLUMNS = (
     "passes_of",
     *_PROVENANCE,
 )
+_OF_BLOCK = ("campaign", "duel_run", "name", "workload", "case_name", "framework", "version", "arm")
+BLOCK_COLUMNS = (*_OF_BLOCK, "start", "round", "step_ns", "degraded")
 _AT_ONCE = 40
 """Campaigns that are read with one query per table."""
 
 
-def export_tables(engine: Engine, campaigns: Sequence[str]) -> dict[str, pd.DataFrame]:
+def export_tables(
+    engine: Engine, campaigns: Sequence[str], *, blocks: bool = False
+) -> dict[str, pd.DataFrame]:
     """`ratios`, a row per pair that counts; `measurements`, a row per contender of such a pair;
-    `events`, a row per confirmed change. Each row names its campaign and its document."""
-    parts = list(_read_parts(engine, campaigns))
+    `events`, a row per confirmed change; with `blocks` also its table, a row per timed block of
+    such a contender. Each row names its campaign and its document."""
+    parts = list(_read_parts(engine, campaigns, blocks))
     ratios = pd.concat([each[0] for each in parts]) if parts else pd.DataFrame()
     measured = pd.concat([each[1] for each in parts]) if parts else pd.DataFrame()
-    return {
+    tables = {
         "ratios": _choose(ratios, RATIO_COLUMNS),
         "measurements": _choose(measured, MEASUREMENT_COLUMNS),
         "events": _flatten(_choose(pd.DataFrame(list_events(engine)), EVENT_COLUMNS)),
     }
+    if blocks:
+        timed = [row for each in parts for row in each[2]]
+        tables["blocks"] = _choose(pd.DataFrame(timed), BLOCK_COLUMNS)
+    return tables
 
 
 def _read_parts(
-    engine: Engine, campaigns: Sequence[str]
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    engine: Engine, campaigns: Sequence[str], blocks: bool
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, list[dict[str, Any]]]]:
     for first in range(0, len(campaigns), _AT_ONCE):
         names = list(campaigns[first : first + _AT_ONCE])
         found = ratio_frame(engine, names)
@@ -68,11 +78,28 @@ def _read_parts(
         wanted = ["duel_run", "site", "snapshot", "harness_version"]
         duels = duel_frame(engine, names).loc[:, [*wanted, "node"]]
         contenders = contender_frame(engine, names)
+        sides = _of_pairs(contenders, counting)
         hashes = counting.loc[:, ["duel_run", "duel_hash"]].drop_duplicates()
         yield (
             _describe_ratios(counting, duels.loc[:, wanted], contenders),
-            _describe_contenders(_of_pairs(contenders, counting), duels, hashes),
+            _describe_contenders(sides, duels, hashes),
+            _list_blocks(sides, read_raw_times(engine, names)) if blocks else [],
         )
+
+
+def _list_blocks(sides: pd.DataFrame, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            **{str(key): each for key, each in side.items()},
+            "start": start["start_index"],
+            "round": block["round"],
+            "step_ns": block["ns"],
+            "degraded": block["degraded"],
+        }
+        for side in sides.loc[:, list(_OF_BLOCK)].to_dict("records")
+        for start in raw[side["duel_run"]][side["name"]]["starts"]
+        for block in start["blocks"]
+    ]
 
 
 def _describe_ratios(
