@@ -17,7 +17,8 @@ place: planning, Prefect's start, checks, verdicts and pages. What a campaign of
 beside them (`benchmarks/results/growth.json`: 28.3 s with 10 duels, 50.1 s with 50)."""
 BETWEEN_S = 3.0
 """Seconds from a duel's end to the begin of the next: the means of the stored nights of `breadth`
-are 2.6 to 2.9 s (`results/*/spool/nightly-breadth-*`)."""
+are 2.5 to 2.9 s (`results/*/spool/nightly-breadth-*`). Some 2 s of them are a wait for the limit of
+measuring tasks, which only a server on SQLite that has this limit still costs."""
 
 
 def rank_duel(duel: PlannedDuel) -> int:

@@ -76,14 +76,19 @@ def test_a_night_takes_more_than_its_duels(plan: Plan) -> None:
     assert len(_fit(plan, 607).duels) == 4
 
 
-@pytest.mark.parametrize("night", sorted(STORED.glob("*/spool/nightly-breadth-*/documents.zip")))
-def test_the_allowance_covers_what_stored_nights_took_between_duels(night: Path) -> None:
+def test_the_allowance_covers_what_stored_nights_took_between_duels() -> None:
+    nights = [*STORED.glob("*/spool/nightly-breadth-*/documents.zip")]
+    means = [fmean(_list_gaps(night)) for night in nights]
+    assert len(means) >= 3
+    assert 0.9 * BETWEEN_S < max(means) < BETWEEN_S
+
+
+def _list_gaps(night: Path) -> list[float]:
+    """Seconds between the duels of a packed campaign."""
     with zipfile.ZipFile(night) as packed:
         duels = [json.loads(packed.read(name))["allocation"] for name in packed.namelist()]
     spans = sorted(
         (datetime.fromisoformat(duel["started_at"]), datetime.fromisoformat(duel["ended_at"]))
         for duel in duels
     )
-    between = [(later[0] - one[1]).total_seconds() for one, later in pairwise(spans)]
-    assert len(between) >= 39
-    assert 0.8 * BETWEEN_S < fmean(between) < BETWEEN_S
+    return [(later[0] - one[1]).total_seconds() for one, later in pairwise(spans)]
