@@ -29,6 +29,7 @@ from benchcore.store.database import open_database
 from benchcore.store.history_documents import save_history
 from dashboards.pictures import draw_forest_png, draw_series_png
 from tasks.artifacts import WAITED
+from tasks.limits import LIMIT_S
 
 _Block = TypeVar("_Block", bound=Block)
 BLOCK = "deadheat-notify"
@@ -90,7 +91,7 @@ def emit_shift(alert: Mapping[str, Any]) -> None:
     )
 
 
-@task(task_run_name="alert-{key}", cache_policy=NO_CACHE)
+@task(task_run_name="alert-{key}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def alert(
     key: str, text: str, details: Mapping[str, Any], root: str, *, campaign: str | None = None
 ) -> None:

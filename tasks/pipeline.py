@@ -50,11 +50,8 @@ from dashboards.wandb_runs import send_runs, write_run
 from tasks import available_versions
 from tasks.alerts import alert as send_alert
 from tasks.alerts import send_events
+from tasks.limits import LIMIT_S
 from tasks.measurement import is_infrastructure
-
-LIMIT_S = 7200.0
-"""Limit of a task that does not measure: a night must end, even if a disk or a lock hangs. Builds,
-duels and proofs have limits of their own."""
 
 
 async def is_outage(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:

@@ -24,9 +24,10 @@ from benchcore.experiments.release_cause import describe_cause
 from benchcore.state import State, open_state
 from tasks.alerts import alert
 from tasks.artifacts import show_table
+from tasks.limits import LIMIT_S
 
 
-@task(task_run_name="check-index", cache_policy=NO_CACHE)
+@task(task_run_name="check-index", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def check_index(root: str) -> IndexCheck:
     """Query the package index for new releases."""
     return release_watch.check_index(
@@ -34,7 +35,11 @@ def check_index(root: str) -> IndexCheck:
     )
 
 
-@task(task_run_name="start-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
+@task(
+    task_run_name="start-{seen.package}-{seen.version}",
+    cache_policy=NO_CACHE,
+    timeout_seconds=LIMIT_S,
+)
 def start_release(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
     """Start the measurement of a release; once only, as its run has an idempotency key. Emits an
     event before the first attempt."""
@@ -61,7 +66,7 @@ def start_release(seen: WatchedRelease, *, profile: str, site: str, root: str) -
     release_watch.record_status(State(Path(root)), seen.package, seen.version, "sent")
 
 
-@task(task_run_name="find-lost", cache_policy=NO_CACHE)
+@task(task_run_name="find-lost", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def find_lost(root: str) -> list[tuple[WatchedRelease, str]]:
     """Find releases whose flow run ended without an outcome, or was deleted: they are retried. One
     that a person cancelled is not. Returns those whose last attempt is lost, with the reason."""
@@ -113,7 +118,7 @@ def _start_by_hand(framework: str, version: str, attempt: int) -> str:
     )
 
 
-@task(task_run_name="record-{package}-{version}", cache_policy=NO_CACHE)
+@task(task_run_name="record-{package}-{version}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def record_outcome(
     package: str, version: str, *, failure: str, root: str, details: Mapping[str, Any]
 ) -> None:
