@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from command_line import Ended, run_here
@@ -57,7 +60,9 @@ def test_ctrl_c_stops_everything_and_prints_how_to_resume(
         os.killpg(process.pid, 0)
 
 
-def test_a_killed_command_ends_all_that_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["its server starts", "it measures"])
+def test_a_killed_command_ends_all_that_it_started(tmp_path: Path, when: str) -> None:
+    """Its server, too, which nobody else on this machine may use."""
     command = [*COMMAND[:-1], "50", "--campaign", "killed", "--state", str(tmp_path)]
     log = tmp_path / "campaigns" / "killed" / "progress.jsonl"
     marked = services.Service(name="killed", folder=tmp_path)
@@ -67,16 +72,45 @@ def test_a_killed_command_ends_all_that_it_started(tmp_path: Path) -> None:
         env={**os.environ, "DEADHEAT_SERVICE": marked.mark},
         stderr=subprocess.DEVNULL,
     )
-    _wait_until(lambda: log.exists() and '"round"' in log.read_text())
-    started = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in services.find(marked)}
-    assert any(b"uvicorn" in line for line in started.values())
-    process.kill()
-    process.wait()
-    _wait_until(lambda: not services.find(marked))
+    try:
+        _wait_until(lambda: bool(_list_ports(marked)))
+        if when == "it measures":
+            _wait_until(lambda: log.exists() and '"round"' in log.read_text())
+            (port,) = _list_ports(marked)
+            assert _ask(f"http://127.0.0.1:{port}/api/admin/version") == 401
+    finally:
+        process.kill()
+        process.wait()
+    try:
+        _wait_until(lambda: not services.find(marked), limit_s=30)
+    finally:
+        for pid in services.find(marked):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+def _ask(url: str) -> int:
+    """The status of the answer to a request without a password."""
+    try:
+        with urlopen(url, timeout=30) as answer:
+            return answer.status
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+def _list_ports(marked: services.Service) -> list[str]:
+    """The ports of the servers that run, without the watchdogs that start them."""
+    found: list[str] = []
+    for pid in services.find(marked):
+        with contextlib.suppress(OSError):  # it has ended
+            line = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if line[1:3] == ["-m", "uvicorn"]:
+                found.append(line[line.index("--port") + 1])
+    return found
+
+
+def _wait_until(condition: Callable[[], bool], limit_s: float = 120) -> None:
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
