@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -112,6 +113,7 @@ def provision_locked(
         python = _build(folder, lock, release, report)
         device = _pick_device(accelerator, report)
         _verify(python, template, device, complete=True)
+        os.sync()  # uv syncs no file, and a crash must not leave a list of files that are empty
         contents.list_files(folder)
         record = EnvironmentRecord(
             name=name,

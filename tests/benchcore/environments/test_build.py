@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import platform
 import re
 import shutil
@@ -21,11 +22,12 @@ from benchcore.environments.build import (
     is_whole,
     list_environments,
     provision,
+    provision_locked,
     remove_packages,
 )
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.locks import Lock, lock_release, parse_lock
-from benchcore.environments.templates import load_template, template_folder
+from benchcore.environments.templates import Template, load_template, template_folder
 from benchcore.environments.uv_command import UvAnswer
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -370,6 +372,30 @@ def test_a_system_python_that_fails_its_verification_is_refused(
     with pytest.raises(EnvironmentBuildError, match="broken BLAS"):
         provision(release, state, accelerator="cpu", report=_silent, templates=tmp_path)
     assert list_environments(state) == []
+
+
+def test_an_environment_is_on_the_disk_before_its_files_are_listed(
+    state: State, tiny: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a crash leaves files that differ from their list, or their list alone."""
+    steps: list[str] = []
+
+    def note(step: str, answer: object = None) -> Callable[..., object]:
+        return lambda *_given, **_options: (steps.append(step), answer)[1]
+
+    def build(folder: Path, *_: object) -> Path:
+        folder.mkdir()
+        steps.append("build")
+        return Path(sys.executable)
+
+    monkeypatch.setattr(environments, "_build", build)
+    monkeypatch.setattr(environments, "_verify", note("verify", []))
+    monkeypatch.setattr(os, "sync", note("sync"))
+    monkeypatch.setattr(environments.contents, "list_files", note("list"))
+    lock = Lock(text="", packages={}, build="cpu")
+    options: dict[str, Any] = {"accelerator": "cpu", "template": Template(verification="")}
+    provision_locked(tiny, lock, state, report=_silent, **options)
+    assert steps == ["build", "verify", "sync", "list"]
 
 
 @pytest.mark.provisions

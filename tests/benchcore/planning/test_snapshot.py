@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -42,6 +43,28 @@ def test_a_damaged_snapshot_is_taken_again(tmp_path: Path, damage: str) -> None:
     again = take_snapshot(tmp_path)
     assert again == first and hash_inside(again / "benchcore") == first.name
     assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == [first.name]
+
+
+def test_a_snapshot_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a crash leaves its name with empty files."""
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def note_sync(descriptor: int) -> None:
+        sync(descriptor)
+        done.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    def note_rename(path: Path, target: Path) -> Path:
+        assert set(done) == {str(each) for each in (path, *path.rglob("*"))}
+        done.append("renamed")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "rename", note_rename)
+    take_snapshot(tmp_path)
+    assert done[-1] == "renamed"
 
 
 def test_a_snapshot_imports_alone_without_any_package(tmp_path: Path) -> None:
