@@ -11,7 +11,7 @@ import pytest
 from duel_orders import make_contender, make_order
 
 from benchcore.cell.failures.workarounds import NO_WORKAROUND, WORKAROUNDS
-from benchcore.cell.launch import Launcher, contender_environ
+from benchcore.cell.launch import INHERITED, Launcher, conductor_environ, contender_environ
 
 CACHES = ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
@@ -66,6 +66,18 @@ def test_bytecode_is_the_environments_and_the_snapshot_gets_none(
     assert done.stdout.split() == ["bytecode", "source"]
     written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
     assert written == {"compiled"}
+
+
+def test_a_conductor_gets_no_password_and_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It and its contenders run the code of others."""
+    for name in ("PREFECT_API_AUTH_STRING", "DEADHEAT_DATABASE_URL"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    environ = conductor_environ(tmp_path)
+    assert {*environ} <= {*INHERITED, "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    assert environ["PYTHONPATH"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])

@@ -36,6 +36,7 @@ from benchcore.state import State, open_state
 
 TINY = "iniconfig"
 TINY_VERSION = "2.1.0"
+SECRETS = ("PREFECT_API_AUTH_STRING", "DEADHEAT_DATABASE_URL")
 TINY_TEMPLATE = 'packages = ["idna"]\nimports = ["idna"]\nverification = "import iniconfig"\n'
 
 
@@ -372,6 +373,19 @@ def test_a_system_python_that_fails_its_verification_is_refused(
     with pytest.raises(EnvironmentBuildError, match="broken BLAS"):
         provision(release, state, accelerator="cpu", report=_silent, templates=tmp_path)
     assert list_environments(state) == []
+
+
+def test_verification_gets_no_password_and_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packages that it imports are code of others."""
+    seen = tmp_path / "environ.json"
+    code = f"import json, os; json.dump(dict(os.environ), open({str(seen)!r}, 'w'))"
+    for name in SECRETS:
+        monkeypatch.setenv(name, "secret")
+    template = Template(verification=code)
+    environments._verify(Path(sys.executable), template, "cpu", complete=True)
+    assert not {*json.loads(seen.read_text())} & {*SECRETS}
 
 
 def test_an_environment_is_on_the_disk_before_its_files_are_listed(
