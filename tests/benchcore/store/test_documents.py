@@ -38,6 +38,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
         "$.schema: wanted schema 1, got schema 2, which a newer Dead Heat wrote; update Dead Heat, "
         "then run `deadheat ingest` again",
     ),
+    "no schema of any version": (lambda d: d.update(schema=0), "$.schema: wanted const 1, got 0"),
     "an unknown key": (
         lambda d: d.update(novel=1),
         "$: wanted additionalProperties False, got",
@@ -177,6 +178,19 @@ def test_a_document_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> No
         stream.truncate(MOST_BYTES + 1)  # a hole: takes no space
     with pytest.raises(ValueError, match="wanted a document of at most"):
         read_document(path)
+
+
+def test_a_document_of_an_older_version_is_refused_with_what_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spool_document(tmp_path, make_document())
+    monkeypatch.setattr(documents, "_find_number", lambda name: 2)
+    with pytest.raises(ValueError) as caught:
+        read_document(path)
+    assert str(caught.value) == (
+        "$.schema: wanted schema 2, got schema 1, which an older Dead Heat wrote; ingest it with "
+        "that version"
+    )
 
 
 def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
