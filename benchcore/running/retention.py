@@ -95,7 +95,8 @@ def list_removals(
 
 
 def list_unneeded(state: State, keep_nights: int) -> list[Removal]:
-    """`list_removals`, but for the environments that an undecided suspicion compares."""
+    """`list_removals`, but for the environments that an undecided suspicion or an open event
+    compares."""
     needed = list_open_environments(open_database(state.database_url))
     return list_removals(state, keep_nights, needed)
 

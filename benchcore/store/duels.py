@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, delete, func, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
@@ -18,12 +18,14 @@ from benchcore.store.earlier_starts import EarlierStarts
 from benchcore.store.models import (
     ContenderRun,
     DuelRun,
+    EventRow,
     FailedCheckRow,
     PairRatio,
     StartRun,
     SuspicionRow,
 )
 from benchcore.store.records import DuelRecord, FailedCheck
+from benchcore.verdict.confirmation.event_states import OPEN
 from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
 from benchcore.verdict.history.matching import UNDECIDED
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
@@ -288,10 +290,13 @@ def list_unchecked_campaigns(engine: Engine) -> list[str]:
 
 
 def list_open_environments(engine: Engine) -> set[str]:
-    """Keys of the environments that an undecided suspicion compares."""
-    undecided = select(SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    """Keys of the environments that an undecided suspicion compares, or that of an open event,
+    which people may bisect."""
+    compared = select(SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    of_events = select(EventRow.suspicion).where(EventRow.state.in_(OPEN))
+    is_needed = or_(SuspicionRow.state.in_(UNDECIDED), SuspicionRow.id.in_(of_events))
     with Session(engine) as session:
-        rows = session.execute(undecided.where(SuspicionRow.state.in_(UNDECIDED)))
+        rows = session.execute(compared.where(is_needed))
         runs = {run for row in rows for run in row}
         keys = select(ContenderRun.environment_key).where(ContenderRun.duel_run.in_(runs))
         return set(session.scalars(keys))

@@ -28,7 +28,7 @@ def prune(
     Removes evidence, logs, caches, pages and Data Docs of older duels, packages of environments
     that only older nights used, and old snapshots. Packs result documents to a tenth of their size.
     Keeps proofs, plans, locks, pages of nights, the database, and environments that an undecided
-    suspicion compares.
+    suspicion or an open event compares.
     """
     from dashboards.publish import remove_files  # Altair, which other commands do without
 

@@ -79,6 +79,19 @@ def test_environments_of_an_undecided_suspicion_are_needed_and_of_a_decided_one_
     assert list_open_environments(shifted) == set()
 
 
+def test_environments_of_an_event_are_needed_until_it_is_closed(shifted: Engine) -> None:
+    subject = read_suspicion(shifted, 1)
+    compared = {subject.a_old.environment_key, subject.a_new.environment_key}
+    store_finding(shifted, 1, _found())
+    (event,) = list_events(shifted)
+    for state in ("investigating", "infrastructure"):
+        assert compared < list_open_environments(shifted)
+        move_event(shifted, event["id"], state, who="ada")
+    assert compared < list_open_environments(shifted)
+    move_event(shifted, event["id"], "accepted", who="ada")
+    assert list_open_environments(shifted) == set()
+
+
 def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: Engine) -> None:
     """Moves of 6 % after a shift, of 3 % after a version that came, and of 9 % by a drift; each
     drift before was refuted, and each version confirmed."""
