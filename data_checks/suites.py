@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import great_expectations as gx
 import great_expectations.expectations as gxe
@@ -24,6 +23,16 @@ from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.duel.products import CHECKS, MEANINGS
 from data_checks.data_docs import write_data_docs
+from data_checks.expectations import (
+    WARNING,
+    ExpectErrorWithinBound,
+    ExpectProvenEqual,
+    ExpectStepsWithinCeilings,
+    at_least,
+    between,
+    one_of,
+    present,
+)
 from data_checks.rows import (
     LIMIT_Z,
     CheckFrames,
@@ -105,37 +114,6 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
     )
 
 
-def _one_of(
-    column: str, values: Iterable[object], name: str, reason: str, meaning: str = "", **more: Any
-) -> Expectation:
-    """`reason` is formatted with the columns of a failed row; the manual has the `meaning`."""
-    meta = {"name": name, "reason": reason, "meaning": meaning or reason}
-    return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), meta=meta, **more)
-
-
-def _present(column: str, name: str, reason: str, **more: Any) -> Expectation:
-    meta = {"name": name, "reason": reason}
-    return gxe.ExpectColumnValuesToNotBeNull(column=column, meta=meta, **more)
-
-
-def _between(
-    column: str, low: float | None, high: float | None, name: str, reason: str, **more: Any
-) -> Expectation:
-    """What is missing passes."""
-    return gxe.ExpectColumnValuesToBeBetween(
-        column=column, min_value=low, max_value=high, meta={"name": name, "reason": reason}, **more
-    )
-
-
-def _at_least(column: str, other: str, name: str, reason: str, **more: Any) -> Expectation:
-    meta = {"name": name, "reason": reason}
-    return gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-        column_A=column, column_B=other, or_equal=True, meta=meta, **more
-    )
-
-
-_WARNING: dict[str, Any] = {"severity": "warning"}
-"""A failure is reported; its row still counts."""
 _Suite = tuple[str, Callable[[CheckFrames], pd.DataFrame], list[Expectation]]
 
 
@@ -153,13 +131,13 @@ def list_suites() -> Iterator[_Suite]:
                     "reason": "wanted at least 1 row, got {value}",
                 },
             ),
-            _one_of(
+            one_of(
                 "status",
                 ["ok", "invalid_physics"],  # the physics suite reports it
                 "finished",
                 "status is {status!r}, not 'ok'; stage {stage!r}: {reason}",
             ),
-            _at_least(
+            at_least(
                 "num_starts",
                 "planned_starts",
                 "all starts",
@@ -169,27 +147,31 @@ def list_suites() -> Iterator[_Suite]:
         ],
     )
     received = ("planned duels received", "{title} was planned, but has no result")
-    yield "completeness", planned_rows, [_one_of("came", [True], *received)]
+    yield "completeness", planned_rows, [one_of("came", [True], *received)]
     yield "times", time_rows, [*_list_of_times()]
     yield "freshness", fresh_rows, [*_list_of_freshness()]
-    # No step is shorter than the ceilings that the campaign's sentinels measured allow.
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
-    physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
-    yield "physics", contender_rows, [_between("limit_share", 0, LIMIT_SHARE, *physics)]
+    possible = ExpectStepsWithinCeilings(
+        column="limit_share",
+        min_value=0,
+        max_value=LIMIT_SHARE,
+        meta={"name": "invalid_physics", "reason": f"{too_fast}{{limit_reason}}"},
+    )
+    yield "physics", contender_rows, [possible]
     unknown = "its step can't be compared with ceilings: none was measured, or they are void"
-    judged = _one_of("unjudged", [""], "physics judged", "{unjudged}", unknown)
+    judged = one_of("unjudged", [""], "physics judged", "{unjudged}", unknown)
     yield "judged physics", unjudged_rows, [judged]
     yield "starts", start_rows, [*_list_of_starts()]
     unseen = "start {start_index} has blocks without counters of disturbances ({unwatched})"
-    watched = _one_of("unwatched", [""], "disturbances counted", unseen, **_WARNING)
+    watched = one_of("unwatched", [""], "disturbances counted", unseen, **WARNING)
     yield "telemetry", start_rows, [watched]
     far = "step time {step_ms:g} ms differs from its median of {num_earlier:g} earlier duel runs "
     far += "({median_ms:g} ms) by a factor of {times_median:.3g}; the limit is {far:.3g}"
-    continuous = _at_least("far", "times_median", "near its own past", far, **_WARNING)
+    continuous = at_least("far", "times_median", "near its own past", far, **WARNING)
     yield "continuity", continuity_rows, [continuous]
     inputs = ("same inputs", "contenders worked on {num_inputs} different inputs, not 1")
     own = ("inputs of each seed", "{num_seeds} seeds gave {num_own} different inputs")
-    seeds = [_between("num_inputs", None, 1, *inputs), _at_least("num_own", "num_seeds", *own)]
+    seeds = [between("num_inputs", None, 1, *inputs), at_least("num_own", "num_seeds", *own)]
     yield "duels", duel_rows, seeds
     yield (
         "pairs",
@@ -208,16 +190,16 @@ def list_suites() -> Iterator[_Suite]:
     )
     yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
     same = ("same settings", "the two sides had different settings: {differs}")
-    products = [_one_of(key, [""], CHECKS[key], f"{{{key}}}", MEANINGS[key]) for key in CHECKS]
+    products = [one_of(key, [""], CHECKS[key], f"{{{key}}}", MEANINGS[key]) for key in CHECKS]
     yield "products", product_rows, [*products]
-    yield "parity", parity_rows, [_one_of("differs", [""], *same)]
+    yield "parity", parity_rows, [one_of("differs", [""], *same)]
     yield "profiles", profile_rows, [*_list_of_profiles()]
     yield "proofs", proof_rows, [*_list_of_proofs()]
     right = ("not wrong on purpose", "{name} is wrong on purpose: {wrong}")
-    yield "deliberate", deliberate_rows, [_one_of("wrong", [""], *right)]
+    yield "deliberate", deliberate_rows, [one_of("wrong", [""], *right)]
     learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are classified "
     learnt += f"correctly: a difference of {{apart_z:.1f}} standard errors, above {LIMIT_Z}"
-    yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "same accuracy", learnt)]
+    yield "epochs", epoch_rows, [between("apart_z", 0, LIMIT_Z, "same accuracy", learnt)]
 
 
 _CLOCKS_S = 300.0
@@ -226,20 +208,20 @@ _CLOCKS_S = 300.0
 
 def _list_of_times() -> Iterator[Expectation]:
     """A duel's own clock was not set meanwhile, and no block is counted twice."""
-    yield _at_least(
+    yield at_least(
         "wall_s",
         "blocks_s",
         "blocks fit into the duel",
         "its blocks take {blocks_s:.1f} s or more, and the whole duel {wall_s:.1f} s",
     )
-    yield _between(
+    yield between(
         "outside_s",
         None,
         1,
         "starts within the duel",
         "a start began {outside_s:.1f} s before the duel or after it",
     )
-    yield _between(
+    yield between(
         "age_s",
         -_CLOCKS_S,
         None,
@@ -255,55 +237,55 @@ _PASSES_DAYS = 7.0
 
 def _list_of_freshness() -> Iterator[Expectation]:
     """What a night shows was measured in that night, and its passes in that week."""
-    yield _between(
+    yield between(
         "behind_h",
         None,
         _NIGHT_H,
         "measured with its campaign",
         f"it ended {{behind_h:.0f}} h before the newest duel of its campaign, more than "
         f"{_NIGHT_H:g} h",
-        **_WARNING,
+        **WARNING,
     )
-    yield _between(
+    yield between(
         "passes_days",
         None,
         _PASSES_DAYS,
         "passes of the last week",
         "its memory, profile and energy were measured {passes_days:.1f} days before it, more than "
         f"{_PASSES_DAYS:g}",
-        **_WARNING,
+        **WARNING,
     )
 
 
 def _list_of_starts() -> Iterator[Expectation]:
     """Every start of a finished contender ran all rounds, with valid times and known inputs."""
-    yield _one_of(
+    yield one_of(
         "status", ["ok"], "start finished", "start {start_index} has status {status!r}, not 'ok'"
     )
-    yield _at_least(
+    yield at_least(
         "num_blocks",
         "planned_rounds",
         "all rounds",
         "start {start_index} has {num_blocks} blocks of at least {planned_rounds} planned rounds",
     )
-    yield _present(
+    yield present(
         "compilations_in_blocks",
         "compilations counted",
         "start {start_index} did not count compilations",
     )
-    yield _one_of(
+    yield one_of(
         "compilations_in_blocks",
         [0],
         "nothing compiled while the clock ran",
         "start {start_index} compiled {compilations_in_blocks:.0f} times in timed blocks",
     )
-    yield _present(
+    yield present(
         "median_step_ns",
         "timed",
         "start {start_index} has no time of a step",
         row_condition=Column("disturbed") == "not throughout",
     )
-    yield _between(
+    yield between(
         "median_step_ns",
         0,
         sys.float_info.max,
@@ -311,7 +293,7 @@ def _list_of_starts() -> Iterator[Expectation]:
         "start {start_index} reports {median_step_ns!r} ns per step",
         strict_min=True,
     )
-    yield _between(
+    yield between(
         "clock_steps",
         FEWEST_CLOCK_STEPS,
         None,
@@ -320,14 +302,14 @@ def _list_of_starts() -> Iterator[Expectation]:
         "ticks of its clock ({clock_resolution_ns:.0f} ns)",
     )
     for counter in ("process_peak_bytes", "allocator_peak_bytes"):
-        yield _between(
+        yield between(
             counter,
             1,
             None,
             f"{counter} above zero",
             f"start {{start_index}} reports {{{counter}}} bytes; a missing counter must be null",
         )
-    yield _present(
+    yield present(
         "inputs_sha256",
         "inputs known",
         "start {start_index} did not report its inputs",
@@ -337,21 +319,21 @@ def _list_of_starts() -> Iterator[Expectation]:
 
 def _list_of_equivalence() -> Iterator[Expectation]:
     """Every compared pair agrees. The numbers are checked as well: `agrees` is only a claim."""
-    yield _one_of(
+    yield one_of(
         "agrees",
         [True],
         "agrees",
         "{quantity!r} differs by {max_relative!r} (tolerance {tolerance!r})",
     )
-    yield _present("max_relative", "compared", "{quantity!r} could not be compared")
-    yield _between(
+    yield present("max_relative", "compared", "{quantity!r} could not be compared")
+    yield between(
         "max_relative",
         0,
         sys.float_info.max,
         "finite difference",
         "{quantity!r} differs by {max_relative!r}",
     )
-    yield _at_least(
+    yield at_least(
         "tolerance",
         "max_relative",
         "within tolerance",
@@ -365,10 +347,10 @@ def _list_of_profiles() -> Iterator[Expectation]:
     compiled code, and records no autograd graph for inference. What a profiler can't measure is
     null, and passes."""
     waits = "each step waits for {host_syncs:.3g} values"
-    yield _between("host_syncs", None, 0, "no wait within a step", waits)
+    yield between("host_syncs", None, 0, "no wait within a step", waits)
     copies = "each step takes {host_copies:.3g} arrays from the host"
-    yield _between("host_copies", None, 0, "inputs on the device", copies)
-    yield _between(
+    yield between("host_copies", None, 0, "inputs on the device", copies)
+    yield between(
         "module_calls",
         None,
         0,
@@ -376,7 +358,7 @@ def _list_of_profiles() -> Iterator[Expectation]:
         "each step calls {module_calls:.0f} functions of Flax; give jax.jit plain arrays",
         row_condition=Column("framework") == "jax",
     )
-    yield _one_of(
+    yield one_of(
         "grad_mode",
         ["inference_mode"],
         "inference keeps no graph",
@@ -388,13 +370,16 @@ def _list_of_profiles() -> Iterator[Expectation]:
 def _list_of_proofs() -> Iterator[Expectation]:
     """The float64 references are one function, and each side's error is within its bound, also by
     the numbers: `passed` is only a claim."""
-    yield _one_of("passed", [True], "proven equal", "not proven to compute the same: {reason}")
+    reason = "not proven to compute the same: {reason}"
+    meta = {"name": "proven equal", "reason": reason}
+    yield ExpectProvenEqual(column="passed", value_set=[True], meta=meta)
     for of in ("reference", "a", "b"):
-        yield _at_least(
-            f"{of}_bound",
-            f"{of}_error",
-            f"{of} within bound",
-            f"{{quantity!r}}: error {{{of}_error!r}} is not within its bound {{{of}_bound!r}}",
+        reason = f"{{quantity!r}}: error {{{of}_error!r}} is not within its bound {{{of}_bound!r}}"
+        yield ExpectErrorWithinBound(
+            column_A=f"{of}_bound",
+            column_B=f"{of}_error",
+            or_equal=True,
+            meta={"name": f"{of} within bound", "reason": reason},
             row_condition=Column("passed") == True,  # noqa: E712 - a row condition
             ignore_row_if="neither",
         )

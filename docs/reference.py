@@ -78,8 +78,8 @@ def write_terms() -> str:
 def write_checks() -> str:
     """Every expectation with the rows that it checks, and the reason that a failed row gets."""
     lines = [
-        "| rows | check | reason of a failure | applies where | effect |",
-        "|---|---|---|---|---|",
+        "| rows | check | expectation | reason of a failure | applies where | effect |",
+        "|---|---|---|---|---|---|",
     ]
     for name, _, expectations in list_suites():
         for each in expectations:
@@ -87,7 +87,10 @@ def write_checks() -> str:
             meaning = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", meaning)
             where = _format_condition(getattr(each, "row_condition", None))
             effect = "warning" if each.severity == "warning" else "does not count"
-            cells = (name, each.meta["name"], meaning, where, effect)
+            kind = f"`{type(each).__name__}`" + (
+                f": {each.description}" if each.description else ""
+            )
+            cells = (name, each.meta["name"], kind, meaning, where, effect)
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines)
 

@@ -94,6 +94,8 @@ def test_the_reference_lists_every_command_key_profile_variable_and_check(built:
     named = [each.meta["name"] for _, _, listed in list_suites() for each in listed]
     assert len(named) > 30
     assert [name for name in named if name not in checks] == []
+    described = {each.description for *_, listed in list_suites() for each in listed} - {None}
+    assert len(described) == 3 and all(each in checks for each in described)
     assert "use_case is infer" in checks and "operator=" not in checks
     meanings = (each.meta.get("meaning", "") for *_, listed in list_suites() for each in listed)
     assert [each for each in meanings if re.fullmatch(r"\{\w+\}", each)] == []  # no bare column

@@ -38,6 +38,7 @@ def test_each_suite_has_a_page_that_the_site_links(tmp_path: Path) -> None:
         assert "default-src 'none'" in page, name
         for fetched in ("<script", "<link", "<img", "http://", "https://cdn", "unpkg"):
             assert fetched not in page, (name, fetched)
+    assert "No step is faster than the device can be, by" in pages["nightly-physics"]
     assert "Failed" in pages["nightly-contenders"] and "failed" in pages["index"]
     assert "nightly-epochs" not in pages, "no row of it"
     assert "<td>nightly epochs</td><td>no rows</td>" in pages["index"]
