@@ -8,8 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from benchcore.running.duels import provision_release
 from benchcore.running.plans import campaign_folder
 from tasks.slurm_shards import measure_in_shards
 
+_SUSPENDED_S = 3.0
 LOST_WORKER = Path(__file__).parents[1] / "tasks" / "lost_dask_worker.py"
 
 
@@ -186,6 +190,37 @@ def test_duels_run_side_by_side_on_the_gpus_of_an_allocation(cluster: Cluster) -
         for one in by_gpu[0]
         for other in by_gpu[1]
     )
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_job_that_slurm_suspends_measures_its_duel_once(cluster: Cluster) -> None:
+    """As gang scheduling does, or an operator: every process of the job is stopped for a while."""
+    cluster.be(shard_minutes=5)
+    plan = cluster.plan("suspended", _noop(600))  # some seconds
+    for request in plan.releases:
+        provision_release(plan, request, cluster.state, lambda text: None)
+    folder, before = campaign_folder(cluster.state, "suspended"), set(cluster.list_jobs())
+
+    def suspend() -> str:
+        wait_for(lambda: any('"round"' in each.read_text() for each in folder.rglob("*.jsonl")))
+        (job,) = set(cluster.list_jobs()) - before
+        cluster.slurm.run("scontrol", "suspend", job)
+        assert cluster.list_jobs()[job] == "SUSPENDED"
+        time.sleep(_SUSPENDED_S)
+        cluster.slurm.run("scontrol", "resume", job)
+        return job
+
+    with ThreadPoolExecutor(1) as pool:
+        suspended = pool.submit(suspend)
+        assert measure_in_shards("suspended", str(cluster.state.root)) == []
+        job = suspended.result()
+    (document,) = map(json.loads, cluster.documents("suspended").values())
+    assert [each["status"] for each in document["contenders"]] == ["ok"]
+    began, ended = (document["allocation"][f"{each}_at"] for each in ("started", "ended"))
+    took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+    assert took.total_seconds() > _SUSPENDED_S
+    assert document["allocation"]["slurm_job_id"] == job
+    assert set(cluster.list_jobs()) - before == {job}
 
 
 @pytest.mark.usefixtures("worker")
