@@ -202,6 +202,8 @@ def test_the_geometric_mean_is_over_the_pairs_that_count_in_both_nights(
         files.flush()
     assert [len(each) for each in numbers] == [2, 2]
     assert all(one != other for one, other in zip(*numbers, strict=True)), "it left both means"
+    eager = visit.open(copy, "index.html#pair=eager").locator("#grid p").first
+    assert eager.inner_text().startswith("No fair pair shown here counts in both nights")
     visit.context.close()
 
 
