@@ -287,7 +287,7 @@ def _make_training(
         layout="NHWC" if last else "NCHW",
         stage=batches.make_stage(device, channels_last=last),
         send=batches.make_send(device),
-        learn=lambda batch: learn(*prepare(batch)),
+        learn=lambda batch: learn(*prepare(batch)).clone(),  # a graph's next replay overwrites it
         validate=validate,
         read_batch=read_batch,
         pending=lambda: trained,
