@@ -3,7 +3,6 @@
 #   make test      run the whole test suite
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
-export UV_PYTHON_DOWNLOADS = never
 
 .PHONY: nightly test test-postgresql lint mutants audit docs size sync
 
@@ -44,6 +43,8 @@ size:
 	        xargs printf '%7d  %s\n' | sed "s|$$|$$package|"; \
 	done | sort --numeric-sort --reverse
 
+# Our own environment uses a Python that is here. A night may fetch one for the newest JAX.
+sync: export UV_PYTHON_DOWNLOADS = never
 sync: $(filter .tools/%,$(UV))
 	$(UV) sync --quiet --locked
 

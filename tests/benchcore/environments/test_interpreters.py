@@ -2,6 +2,7 @@ import json
 import os
 import platform
 import pwd
+import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -180,6 +181,19 @@ def test_a_host_that_does_not_answer_is_tried_once(
     assert reason == "uv could not fetch it: its download host did not answer"
     monkeypatch.setattr(interpreters, "run_uv", lambda *_, **__: pytest.fail("tried again"))
     assert interpreters.fetch_interpreter("3.14") == reason
+
+
+def test_a_host_that_never_answers_is_waited_for_a_limited_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UV_PYTHON_DOWNLOADS", raising=False)
+    monkeypatch.setattr(interpreters, "_FETCH_TIMEOUT_S", 0.5)
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "pythons"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mirror = f"http://127.0.0.1:{silent.getsockname()[1]}/pythons"
+        monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", mirror)
+        reason = interpreters.fetch_interpreter("3.14")
+    assert reason == "uv could not fetch it: its download host did not answer"
 
 
 def test_a_python_that_uv_fetched_is_found_at_once(

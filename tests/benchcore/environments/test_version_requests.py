@@ -7,7 +7,7 @@ import pytest
 from packaging.version import Version
 
 from benchcore.environments import uv_command, version_index, version_requests
-from benchcore.environments.interpreters import Interpreter, find_interpreters
+from benchcore.environments.interpreters import Interpreter, fetch_interpreter, find_interpreters
 from benchcore.environments.uv_command import UvAnswer, classify_failure, run_uv_or_cached, shorten
 from benchcore.environments.version_requests import Request, parse_request, resolve
 from benchcore.errors import UserError
@@ -231,6 +231,24 @@ def test_a_release_without_a_suitable_python_is_reported(index: FakeIndex) -> No
     )
     assert resolve(parse_request("jax"), [PY311, PY312], python="3.11").notes == (
         "JAX 0.10.2: newer 0.12.0 needs Python >= 3.12, and 3.11 was requested",
+    )
+
+
+def test_where_no_python_can_be_fetched_the_older_release_says_so(
+    index: FakeIndex, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    index({"3.11": ["0.10.2"], "3.12": ["0.12.0"]})
+    monkeypatch.delenv("UV_PYTHON_DOWNLOADS", raising=False)
+    monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", "http://127.0.0.1:9/pythons")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "pythons"))
+    fetch_interpreter.cache_clear()
+    release = resolve(parse_request("jax"), [PY311])
+    fetch_interpreter.cache_clear()
+    assert release.version == "0.10.2"
+    assert release.notes == (
+        "JAX 0.10.2: newer 0.12.0 needs Python >= 3.12, which was not found (uv could not fetch "
+        "it: its download host did not answer); install one, or run `uv python install 3.12`",
     )
 
 
