@@ -233,8 +233,11 @@ def _check_outputs(rows: Sequence[Mapping[str, Any]], case: str) -> DeviceCheck:
 
 def _describe_device(device: str) -> DeviceCheck:
     facts = host.describe_device(device)
-    driver = f", driver {facts['driver']}" if facts["driver"] else ""
-    return _pass("device", f"{facts['model']}, {facts['memory_bytes'] / 2**30:.0f} GiB{driver}")
+    memory = facts["memory_bytes"]
+    known = [facts["model"], "memory unknown" if memory is None else f"{memory / 2**30:.0f} GiB"]
+    known += [f"driver {facts['driver']}"] if facts["driver"] else []
+    missing = [f"{name}: {reason}" for name, reason in facts.get("missing", {}).items()]
+    return _pass("device", ", ".join(known) + "".join(f"; {each}" for each in missing))
 
 
 def _check_energy(device: str) -> DeviceCheck:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +52,9 @@ def survey() -> tuple[bool, str]:
         no_library = isinstance(error, pynvml.NVMLError_LibraryNotFound)  # type: ignore[attr-defined]
         return False, "no NVIDIA driver" if no_library else f"NVML: {error}"
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
         handles, denied = _list_boards(pynvml)
         names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+        driver = _read_driver(pynvml)
     except pynvml.NVMLError as error:
         return False, f"NVML: {error}"
     finally:
@@ -61,6 +62,13 @@ def survey() -> tuple[bool, str]:
     if not names and denied:
         return False, f"NVML refuses {denied} GPUs: no permission; driver {driver}"
     return bool(names), f"{', '.join(names) or 'no GPU'}; driver {driver}"
+
+
+def _read_driver(nvml: Any) -> str:
+    try:
+        return nvml.nvmlSystemGetDriverVersion()
+    except nvml.NVMLError as error:
+        return f"unknown (NVML: {error})"
 
 
 def driver_cuda() -> int | None:
@@ -90,32 +98,47 @@ def _list_boards(nvml: Any) -> tuple[list[Any], int]:
 
 
 def absence_reason(index: int) -> str | None:
-    """Why there is no GPU with that index; None = there is one."""
+    """Why there is no GPU with that index, or none whose model is known; None = there is one."""
     usable, found = survey()
-    visible = _visible()
-    if usable and index < (len(_list_boards(_nvml())[0]) if visible is None else len(visible)):
-        return None
-    return found if visible is None else f"{found}; CUDA_VISIBLE_DEVICES={','.join(visible)}"
-
-
-def _visible() -> list[str] | None:
-    """The devices in CUDA_VISIBLE_DEVICES, by index or UUID; None = all."""
+    if usable:
+        nvml = _nvml()
+        try:
+            nvml.nvmlDeviceGetName(_find(index))
+            return None
+        except IndexError:
+            pass
+        except nvml.NVMLError as error:
+            found = f"{found}; NVML: {error}"
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if named is None else [each.strip() for each in named.split(",") if each.strip()]
+    return found if named is None else f"{found}; CUDA_VISIBLE_DEVICES={named}"
+
+
+def _list_visible(boards: int) -> list[str]:
+    """The devices that CUDA shows, by index or UUID: those in CUDA_VISIBLE_DEVICES before the first
+    one that can't exist, such as -1."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [str(index) for index in range(boards)]
+    wanted = (each.strip() for each in named.split(","))
+    return list(itertools.takewhile(lambda each: _may_exist(each, boards), wanted))
+
+
+def _may_exist(named: str, boards: int) -> bool:
+    return int(named) < boards if named.isdigit() else named.startswith(("GPU-", "MIG-"))
 
 
 def _find(index: int) -> Any:
-    """NVML's handle of the GPU that CUDA calls `index`; NVML's own order may differ.
+    """NVML's handle of the GPU that CUDA calls `index`; NVML's own order may differ. Raises
+    IndexError where CUDA has none.
 
     CUDA uses only the first instance of a board in MIG mode, unless another one is named.
     """
-    nvml, visible = _nvml(), _visible()
-    named = str(index) if visible is None else visible[index]
-    if not named.isdigit():
-        handle = nvml.nvmlDeviceGetHandleByUUID(named)
-    else:
-        handle = _list_boards(nvml)[0][int(named)]
-    if _is_instance(handle) or _mig_mode(handle) != nvml.NVML_DEVICE_MIG_ENABLE:
+    nvml = _nvml()
+    boards, _ = _list_boards(nvml)
+    named = _list_visible(len(boards))[index]
+    by_uuid = nvml.nvmlDeviceGetHandleByUUID
+    handle = boards[int(named)] if named.isdigit() else by_uuid(named)
+    if _is_instance(handle) or not _is_divided(handle):
         return handle
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
@@ -130,12 +153,22 @@ def _is_instance(handle: Any) -> bool:
     return bool(_nvml().nvmlDeviceIsMigDeviceHandle(handle).value)
 
 
+def _is_divided(board: Any) -> bool:
+    nvml = _nvml()
+    try:
+        return _mig_mode(board) == nvml.NVML_DEVICE_MIG_ENABLE
+    except nvml.NVMLError:
+        return False
+
+
 def _mig_mode(board: Any) -> int | None:
     """None = the board doesn't support MIG."""
     nvml = _nvml()
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(board)
-    except nvml.NVMLError:
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_NOT_SUPPORTED:
+            raise
         return None
     return current
 
@@ -153,42 +186,60 @@ def _describe_mig(handle: Any) -> str | None:
 
 def describe(index: int) -> dict[str, Any]:
     """Model, memory in bytes, driver version, clock policy and MIG instance of a GPU, by CUDA's
-    index."""
+    index; None for what NVML refuses, and why, in `missing`."""
     nvml, handle = _nvml(), _find(index)
-    return {
-        "model": nvml.nvmlDeviceGetName(handle),
-        "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        "driver": nvml.nvmlSystemGetDriverVersion(),
-        "clock_policy": _describe_clock_policy(handle),
-        "mig": _describe_mig(handle),
+    queries: dict[str, Callable[[], Any]] = {
+        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        "driver": nvml.nvmlSystemGetDriverVersion,
+        "clock_policy": lambda: _describe_clock_policy(handle),
+        "mig": lambda: _describe_mig(handle),
     }
+    values, missing = _query(queries)
+    why = {"missing": missing} if missing else {}
+    return {"model": nvml.nvmlDeviceGetName(handle), **values, **why}
 
 
-def _describe_clock_policy(handle: Any) -> str | None:
-    """Application clocks and power limit of the board; None where NVML refuses both."""
+def _query(queries: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What NVML answers, None where it refuses, and why, by name."""
+    values, missing = dict[str, Any].fromkeys(queries), {}
+    for name, query in queries.items():
+        try:
+            values[name] = query()
+        except _nvml().NVMLError as error:
+            missing[name] = f"NVML: {error}"
+    return values, missing
+
+
+def _describe_clock_policy(handle: Any) -> str:
+    """Application clocks and power limit of the board, or one of them. Raises NVMLError where it
+    refuses both."""
     nvml = _nvml()
-    known: list[str] = []
     if _is_instance(handle):
         handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    known: list[str] = []
     with suppress(nvml.NVMLError):
         clock = nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)
         known.append(f"SM at {clock} MHz")
-    with suppress(nvml.NVMLError):
+    try:
         limit = nvml.nvmlDeviceGetPowerManagementLimit(handle)
         known.append(f"at most {limit / 1000:.0f} W")
-    return ", ".join(known) or None
+    except nvml.NVMLError:
+        if not known:
+            raise
+    return ", ".join(known)
 
 
 def list_gpus() -> list[dict[str, Any]]:
-    """UUID, name and memory of every GPU visible to this process."""
+    """UUID, name and memory of every GPU visible to this process; None for what NVML refuses."""
     nvml = _nvml()
     handles, _ = _list_boards(nvml)
+    asked = {
+        "uuid": nvml.nvmlDeviceGetUUID,
+        "name": nvml.nvmlDeviceGetName,
+        "memory_bytes": lambda handle: nvml.nvmlDeviceGetMemoryInfo(handle).total,
+    }
     return [
-        {
-            "uuid": nvml.nvmlDeviceGetUUID(handle),
-            "name": nvml.nvmlDeviceGetName(handle),
-            "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        }
+        _query({name: functools.partial(ask, handle) for name, ask in asked.items()})[0]
         for handle in handles
     ]
 
@@ -199,13 +250,12 @@ def sample(index: int, own_pids: frozenset[int]) -> Sample:
     A MIG instance has its board's clocks and temperature; the board's power is of all instances.
     """
     nvml = _nvml()
-    values: dict[str, float | int | None] = dict.fromkeys(COUNTERS)
     try:
         handle = _find(index)
         part = _is_instance(handle)
         board = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if part else handle
     except nvml.NVMLError as error:
-        return Sample(values, dict.fromkeys(COUNTERS, f"NVML: {error}"))
+        return Sample(dict.fromkeys(COUNTERS), dict.fromkeys(COUNTERS, f"NVML: {error}"))
     queries: dict[str, Callable[[], Any]] = {
         "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM),
         "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM),
@@ -214,16 +264,12 @@ def sample(index: int, own_pids: frozenset[int]) -> Sample:
         "power_mw": lambda: nvml.nvmlDeviceGetPowerUsage(board),
         "foreign_processes": lambda: count_foreign(_list_pids(handle), own_pids),
     }
-    missing: dict[str, str] = {}
     if part:
         del queries["power_mw"]
+    known, missing = _query(queries)
+    if part:
         missing["power_mw"] = "the board's power includes all its MIG instances"
-    for name, query in queries.items():
-        try:
-            values[name] = query()
-        except nvml.NVMLError as error:
-            missing[name] = f"NVML: {error}"
-    return Sample(values, missing)
+    return Sample(dict.fromkeys(COUNTERS) | known, missing)
 
 
 def _list_pids(handle: Any) -> list[int]:

@@ -101,6 +101,8 @@ class DeviceRecord:
     known."""
     mig: str | None = None
     """For a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: no support."""
+    missing: dict[str, Text] = ABSENT
+    """Why a fact of a GPU is null, where NVML refuses it."""
     cpu_model: Text = ABSENT
     """For a GPU: the CPUs of its host."""
     cpus: Positive = ABSENT
@@ -109,11 +111,11 @@ class DeviceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """A GPU of the allocation."""
+    """A GPU of the allocation; null: NVML refuses it."""
 
-    uuid: Text
-    name: Text
-    memory_bytes: Count
+    uuid: Text | None
+    name: Text | None
+    memory_bytes: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,6 +111,14 @@ def test_computing_on_another_gpu_than_nvml_watches_fails() -> None:
     assert "CUDA_DEVICE_ORDER" in failed.fix
 
 
+def test_a_device_of_unknown_memory_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"model": "NVIDIA H200", "memory_bytes": None, "driver": None}
+    facts |= {"missing": {"memory_bytes": "NVML: GPU is lost"}}
+    monkeypatch.setattr(host, "describe_device", lambda device: facts)
+    described = device_checks._describe_device("cuda").result
+    assert described == "NVIDIA H200, memory unknown; memory_bytes: NVML: GPU is lost"
+
+
 def test_every_case_of_the_device_check_exists() -> None:
     """Each kind of tensor core, convolutions that Inductor makes templates of, and energy."""
     for match in device_checks._ON_GPU:

@@ -11,6 +11,8 @@ import pynvml
 import pytest
 
 from benchcore.cell.measure import energy, gpu, host
+from benchcore.cell.result.duel import DeviceRecord
+from benchcore.json_types import from_json
 
 GIB = 2**30
 _DRIVER = "610.43"
@@ -32,6 +34,7 @@ class Driver:
     NVML_CLOCK_SM, NVML_CLOCK_MEM = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
     NVML_ERROR_NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
+    NVML_ERROR_NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
     NVMLError = pynvml.NVMLError
     cuda = 13020
     version = _DRIVER
@@ -248,11 +251,19 @@ def test_a_gpu_index_counts_visible_devices_as_cuda_does(
     assert gpu.absence_reason(index) is None
 
 
-def test_a_gpu_that_is_not_visible_is_absent(drive: Callable[..., Driver]) -> None:
-    drive(_board(), _board("GPU-b"), visible="1")
-    assert gpu.absence_reason(1) == "a GPU; CUDA_VISIBLE_DEVICES=1"
-    drive(_board(), visible="")
-    assert gpu.absence_reason(0) is not None
+@pytest.mark.parametrize(
+    ("visible", "index"),
+    [("1", 1), ("", 0), ("-1", 0), ("7", 0), ("0,-1,1", 1), ("7,0", 1), ("GPU-other", 0)],
+)
+def test_a_gpu_that_is_not_visible_is_absent(
+    drive: Callable[..., Driver], visible: str, index: int
+) -> None:
+    drive(_board(), _board("GPU-b"), visible=visible)
+    reason = gpu.absence_reason(index)
+    assert reason is not None
+    assert reason.endswith(f"; CUDA_VISIBLE_DEVICES={visible}")
+    assert host.absence_reason(f"cuda:{index}") is not None
+    assert host.describe_device(f"cuda:{index}")["model"] == "none here"
 
 
 def test_a_mig_instance_has_the_clocks_of_its_gpu_but_not_its_power(
@@ -298,14 +309,51 @@ def test_whatever_nvml_refuses_is_null_with_its_reason(
     assert {name for name, value in sample.values.items() if value is None} == _QUERIES[query]
 
 
-def test_facts_that_nvml_refuses_are_unknown(drive: Callable[..., Driver]) -> None:
-    names = ("PciInfo", "ComputeRunningProcesses", "MigMode", "TotalEnergyConsumption")
+def test_counters_that_nvml_refuses_are_unknown(drive: Callable[..., Driver]) -> None:
+    names = ("PciInfo", "ComputeRunningProcesses", "TotalEnergyConsumption")
     denied = {f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NO_PERMISSION for name in names}
     drive(_board(pids=(1, 2))).denied = denied
     assert (gpu.pci_address(0), gpu.process_bytes(0, 1)) == (None, None)
-    assert gpu.describe(0)["mig"] is None
     assert energy.open_counter("cuda") is None
     assert energy.absence_reason("cuda") == "NVML: Insufficient Permissions"
+
+
+_FACTS = {
+    "memory_bytes": ("nvmlDeviceGetMemoryInfo",),
+    "driver": ("nvmlSystemGetDriverVersion",),
+    "clock_policy": ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetPowerManagementLimit"),
+    "mig": ("nvmlDeviceGetMigMode",),
+}
+
+
+@pytest.mark.parametrize("fact", _FACTS)
+@pytest.mark.parametrize("code", _REFUSALS)
+def test_a_fact_that_nvml_refuses_is_null_with_its_reason(
+    drive: Callable[..., Driver], fact: str, code: int
+) -> None:
+    drive(_board()).denied = dict.fromkeys(_FACTS[fact], code)
+    device = host.describe_device("cuda")
+    assert {name for name, value in device.items() if value is None} == {fact}
+    assert device.get("missing") == {fact: _REFUSALS[code]}
+    assert from_json(DeviceRecord, device).missing == device["missing"]
+
+
+@pytest.mark.parametrize("code", _REFUSALS)
+@pytest.mark.parametrize("query", ["nvmlDeviceGetName", "nvmlDeviceIsMigDeviceHandle"])
+def test_a_gpu_that_nvml_does_not_identify_is_absent_with_the_reason(
+    drive: Callable[..., Driver], query: str, code: int
+) -> None:
+    drive(_board()).denied = {query: code}
+    assert gpu.absence_reason(0) == f"a GPU; {_REFUSALS[code]}"
+
+
+def test_what_nvml_refuses_of_a_list_of_gpus_is_null(drive: Callable[..., Driver]) -> None:
+    queries = {"uuid": "UUID", "name": "Name", "memory_bytes": "MemoryInfo"}
+    for key, query in queries.items():
+        driver = drive(_board())
+        driver.denied = {f"nvmlDeviceGet{query}": pynvml.NVML_ERROR_NO_PERMISSION}
+        (found,) = gpu.list_gpus()
+        assert [name for name, value in found.items() if value is None] == [key]
 
 
 def test_gpus_of_other_jobs_are_not_counted(
@@ -335,6 +383,10 @@ def test_a_survey_lists_the_gpus_it_may_use(monkeypatch: pytest.MonkeyPatch) -> 
         for name in (each for each in dir(Driver) if each.startswith("nvml")):
             monkeypatch.setattr(real, name, getattr(driver, name), raising=False)
         assert gpu.survey() == found
+    monkeypatch.setattr(
+        real, "nvmlSystemGetDriverVersion", lambda: _refuse(pynvml.NVML_ERROR_UNKNOWN)
+    )
+    assert gpu.survey() == (False, "no GPU; driver unknown (NVML: Unknown Error)")
 
 
 def test_the_driver_names_the_cuda_it_supports(
