@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -50,7 +51,23 @@ def list_switches(torch: Any) -> dict[str, object]:
             continue
         if isinstance(value, bool | int | float | str | torch.dtype):
             found[name.lstrip("_")] = value
+    found |= _list_precisions(torch._C)
     return {**found, **_list_hooks(torch), "tiny numbers": keeps_tiny()}
+
+
+_PRECISIONS = {
+    f"fp32 precision of {' '.join(each)}": each
+    for each in (
+        ("generic", "all"),
+        *itertools.product(("cuda", "mkldnn"), ("all", "matmul", "conv", "rnn")),
+    )
+}
+
+
+def _list_precisions(module: Any) -> dict[str, object]:
+    """The rounding of float32 operands, by back end and operation: torch 2.9 and later."""
+    read = getattr(module, "_get_fp32_precision_getter", None)
+    return {} if read is None else {name: read(*each) for name, each in _PRECISIONS.items()}
 
 
 def _list_hooks(torch: Any) -> dict[str, object]:

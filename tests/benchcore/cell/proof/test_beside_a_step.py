@@ -117,6 +117,9 @@ print(describe_hooks(torch))
 torch.set_flush_denormal(True)
 print(describe_changes(before, list_switches(torch)))
 torch.set_flush_denormal(False)
+torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+print(describe_changes(before, list_switches(torch)))
+torch.backends.mkldnn.matmul.fp32_precision = "none"
 print(describe_changes(before, list_switches(torch)))
 """
 
@@ -135,6 +138,7 @@ def test_what_torch_runs_beside_its_operations_is_a_switch(
         "none",
         "backward hooks of Parameter+forward hooks of Linear",
         "tiny numbers False",
+        "fp32 precision of mkldnn matmul 'bf16'; get_float32_matmul_precision None",
         AS_SET,
     ]
 
