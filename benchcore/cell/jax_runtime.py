@@ -20,10 +20,11 @@ from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_drawing, jax_needless, jax_watch
+from benchcore.cell.proof.attention import describe_in_jax
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
-from benchcore.cell.proof.manifest import join_readings, xla_flag
+from benchcore.cell.proof.manifest import join_readings, read_xla, xla_flag
 from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.same_work import list_calls
@@ -332,6 +333,7 @@ class JaxRuntime:
             "state_update": held.get("state_update", "no state"),
             "graphs": "off" if cpu or xla_flag("xla_gpu_enable_command_buffer") == "" else "on",
             "autotune": _autotune(cpu),
+            "xla": read_xla(),
             **({} if cpu else read_versions()),
             **self._read_program(held),
         }
@@ -350,7 +352,8 @@ class JaxRuntime:
         }
         matmuls, convolutions = named.values()
         config = self._jax.config
-        random = any(each.primitive.name.startswith(("random_", "rng_")) for each in equations)
+        names = [each.primitive.name for each in equations]
+        random = any(each.startswith(("random_", "rng_")) for each in names)
         layouts = {
             "NHWC" if each.params["dimension_numbers"].lhs_spec[1] == 3 else "NCHW"
             for each in convolutions
@@ -362,6 +365,7 @@ class JaxRuntime:
             "conv_precision": join_readings(self._precision_of(each) for each in convolutions),
             "layout": join_readings(layouts),
             "dropout": "random" if random else "none",
+            **({"attention": describe_in_jax(names)} if "function" in held else {}),
         }
 
     def _precision_of(self, equation: Any) -> str:

@@ -18,7 +18,13 @@ from benchcore.cell.measure import torch_compilation
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import torch_compiler, torch_drawing, torch_needless, torch_watch
+from benchcore.cell.proof import (
+    attention,
+    torch_compiler,
+    torch_drawing,
+    torch_needless,
+    torch_watch,
+)
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.drawing import Followed, Read
 from benchcore.cell.proof.given import Readings
@@ -37,13 +43,6 @@ _FP32_PRECISION = {
     "bf16": "ieee",
     "bf16_autocast": "ieee",
 }
-_ATTENTION = {
-    "math": "math_sdp",
-    "flash": "flash_sdp",
-    "efficient": "mem_efficient_sdp",
-    "cudnn": "cudnn_sdp",
-}
-"""By value of the setting: the switch in `torch.backends.cuda`, which a CPU obeys, too."""
 _AMPERE = (8, 0)
 """First compute capability with TF32 and bfloat16 units."""
 
@@ -59,6 +58,7 @@ class TorchRuntime:
         import torch
 
         self._torch = torch
+        self._usual_attention = attention.list_in_torch(torch)
 
     def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
         """One for each device."""
@@ -95,7 +95,7 @@ class TorchRuntime:
         self._shapes = settings.get("shapes", "automatic")
         self._compiles = self._mode != "none" or settings.get("optimizer") == "compiled"
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
-        self._choose_attention(settings.get("attention", "usual"))
+        attention.choose_in_torch(torch, settings.get("attention", attention.USUAL))
         torch.set_num_threads(max(1, threads // place.size))
         self._set_precision(_FP32_PRECISION[precision])
         self._device = torch.device(device)
@@ -117,20 +117,6 @@ class TorchRuntime:
             rank=place.rank,
             world_size=place.size,
         )
-
-    def _choose_attention(self, wanted: str) -> None:
-        """Leave `scaled_dot_product_attention` one kernel; `usual` leaves it all. Where that one
-        can't compute the case, torch raises."""
-        for name in _ATTENTION if wanted != "usual" else ():
-            getattr(self._torch.backends.cuda, f"enable_{_ATTENTION[name]}")(name == wanted)
-
-    def _list_attention(self) -> list[str]:
-        """The kernels that `scaled_dot_product_attention` may choose."""
-        return [
-            name
-            for name, switch in _ATTENTION.items()
-            if getattr(self._torch.backends.cuda, f"{switch}_enabled")()
-        ]
 
     def _refuse_missing(self, device: str, precision: str) -> None:
         """The GPU branch has not been run on a GPU."""
@@ -320,7 +306,7 @@ class TorchRuntime:
             "threads": torch.get_num_threads(),
             "fp32_precision": dict(zip(("matmul", "conv"), self._read_switches(cpu), strict=True)),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "attention": self._list_attention(),
+            "attention": attention.list_in_torch(torch),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
 
@@ -358,6 +344,7 @@ class TorchRuntime:
             "compile_options": torch_watch.describe_compilers(torch, self._mode),
             "shapes": torch_watch.describe_shapes(),
             "hooks": torch_watch.describe_hooks(torch),
+            "attention": attention.describe_in_torch(torch, self._usual_attention),
             **({} if cpu else read_versions()),
         }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.host_calls import NONE
+from benchcore.workloads.settings import XLA_FLAGS
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -129,3 +130,9 @@ def xla_flag(name: str) -> str | None:
         if key == name:
             found = value if equals else "true"
     return found
+
+
+def read_xla() -> str:
+    """The values of the setting `xla` whose flags XLA was given; `usual` without any."""
+    given = os.environ.get("XLA_FLAGS", "").split()
+    return "+".join(name for name, flag in XLA_FLAGS.items() if flag in given) or "usual"

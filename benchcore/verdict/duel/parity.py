@@ -198,6 +198,7 @@ _BESIDE_THE_POINT = {
     "hooks": ("not read",),
     "shapes": ("not read", "none"),
     **dict.fromkeys(("aggregate", "batching", "kernel", "model", "per_sample"), ("not read",)),
+    **dict.fromkeys(("attention", "xla"), ("not read",)),
     **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
 }
 """Inference updates no state; a workload without convolutions has no layout. Not every step can be
@@ -217,6 +218,7 @@ def _list_required(side: ParitySide) -> dict[str, str]:
             "state_update": update,
             "autotune": autotune if on_gpu else "none",
             **({"compiled_whole": "yes"} if compiles and _is_plain(side) else {}),
+            "xla": side.settings.get("xla", "usual"),
             **_require_chosen(side),
         }
     mode = side.settings.get("compile", "none")
@@ -243,6 +245,7 @@ def _require_chosen(side: ParitySide) -> dict[str, str]:
     by_vmap = {key: side.settings.get(key, "vmap") for key in ("batching", "per_sample")}
     return {
         **{key: side.settings.get(key, PLAIN[key]) for key in ("aggregate", "kernel")},
+        "attention": side.settings.get("attention", "usual"),
         **{
             key: "vmap" if value == "vmap" else "no vmap"
             for key, value in by_vmap.items()

@@ -73,6 +73,20 @@ def _benchmark_cudnn(runtime: Any, module: Any) -> Iterator[None]:
     module.torch.backends.cudnn.benchmark = False
 
 
+def _allow_any_attention(runtime: Any, module: Any) -> Any:
+    """After the arm's kernel was chosen."""
+    for name in ("flash", "math", "mem_efficient", "cudnn"):
+        getattr(runtime._torch.backends.cuda, f"enable_{name}_sdp")(True)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _add_a_flag(runtime: Any, module: Any) -> Iterator[None]:
+    flag = "--xla_cpu_prefer_vector_width=512"
+    with mock.patch.dict("os.environ", XLA_FLAGS=flag):
+        yield
+
+
 def _keep_buffers(runtime: Any, module: Any) -> Any:
     real = module.jax.jit
     return mock.patch.object(module.jax, "jit", lambda function, **_: real(function))
@@ -102,6 +116,7 @@ def _jit_all_the_same(runtime: Any, module: Any) -> Any:
 
 _EAGER, _COMPILED = {"compile": "none"}, {"compile": "default"}
 _JIT = {"compile": "jit"}
+_MATH = {"compile": "none", "attention": "math"}
 JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
     "torch": {
         "eager": ("mlp", "tiny_train", _EAGER, _nothing),
@@ -115,6 +130,8 @@ JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
         "compiled": ("mlp", "tiny_infer", _COMPILED, _nothing),
         "captured alone": ("mlp", "tiny_infer", _COMPILED, _capture_alone),
         "eager operations": ("ops", "tiny_op", _EAGER, _nothing),
+        "one attention": ("small_lm", "tiny_infer", _MATH, _nothing),
+        "any attention": ("small_lm", "tiny_infer", _MATH, _allow_any_attention),
     },
     "jax": {
         "train": ("mlp", "tiny_train", _JIT, _nothing),
@@ -124,6 +141,8 @@ JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
         "dropout": ("mlp", "tiny_train", _JIT, _drop_out_in_jax),
         "eager operations": ("ops", "tiny_op", _EAGER, _nothing),
         "jitted after all": ("ops", "tiny_op", _EAGER, _jit_all_the_same),
+        "attention": ("small_lm", "tiny_infer", _JIT, _nothing),
+        "flag": ("small_lm", "tiny_infer", _JIT, _add_a_flag),
         "not jitted": ("mlp", "tiny_infer", _JIT, _without_jit),
     },
 }

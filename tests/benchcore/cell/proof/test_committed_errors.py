@@ -137,6 +137,18 @@ def test_a_real_tf32_switch_on_one_side_is_void(read: dict[str, Read]) -> None:
     )
 
 
+def test_a_real_attention_or_flag_that_the_arm_did_not_choose_is_void(
+    read: dict[str, Read],
+) -> None:
+    assert _compare(read, "attention", "one attention").violations == ()
+    assert _compare(read, "attention", "any attention").violations == (
+        "attention of torch reads 'usual', where 'math' is required",
+    )
+    assert _compare(read, "flag", "one attention").violations == (
+        "xla of jax reads 'wide-vectors', where 'usual' is required",
+    )
+
+
 def test_cudnn_autotuning_changes_nothing_on_a_cpu(read: dict[str, Read]) -> None:
     assert read["torch"]["autotuned"]["manifest"]["autotune"] == "none"
     assert _compare(read, "infer", "autotuned").violations == ()

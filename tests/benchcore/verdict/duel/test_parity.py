@@ -170,6 +170,45 @@ def test_a_side_of_jax_computes_as_its_arm_chose(
 @pytest.mark.parametrize(
     ("chosen", "found", "fair"),
     [
+        ({}, {}, True),  # a document of an older harness
+        ({}, {"attention": "usual", "xla": "usual"}, True),
+        ({}, {"attention": "cudnn"}, False),
+        ({"attention": "cudnn"}, {"attention": "cudnn"}, True),
+        ({"attention": "cudnn"}, {"attention": "usual"}, False),
+        ({}, {"xla": "wide-vectors"}, False),
+        ({"xla": "wide-vectors"}, {"xla": "wide-vectors"}, True),
+        ({"xla": "wide-vectors"}, {"xla": "usual"}, False),
+        ({"xla": "wide-vectors"}, {"xla": "wide-vectors+onednn"}, False),
+    ],
+)
+def test_a_side_of_jax_has_the_attention_and_the_flag_that_its_arm_chose(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    parity = compare_sides(_jax(chosen, **found), _torch(), "tuned")
+    assert (parity.violations == ()) == fair
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, "usual", True),
+        ({}, "math", False),
+        ({}, "none", False),
+        ({"attention": "math"}, "math", True),
+        ({"attention": "math"}, "usual", False),
+        ({"attention": "math"}, "math+flash", False),
+    ],
+)
+def test_a_side_of_torch_has_the_attention_that_its_arm_chose(
+    chosen: dict[str, str], found: str, fair: bool
+) -> None:
+    parity = compare_sides(_jax(), _torch(chosen, attention=found), "tuned")
+    assert (parity.violations == ()) == fair
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
         ({}, "none", True),
         ({}, "automatic", True),
         ({}, "static", False),
