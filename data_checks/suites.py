@@ -22,6 +22,7 @@ from great_expectations.expectations.row_conditions import Column
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.duel.products import CHECKS, MEANINGS
+from benchcore.verdict.duel.step_profile import GRAPHS
 from data_checks.data_docs import write_data_docs
 from data_checks.expectations import (
     WARNING,
@@ -119,7 +120,6 @@ _Suite = tuple[str, Callable[[CheckFrames], pd.DataFrame], list[Expectation]]
 
 def list_suites() -> Iterator[_Suite]:
     """Name, rows and expectations of every suite."""
-    finished = Column("status") == "ok"
     yield (
         "contenders",
         contender_rows,
@@ -142,7 +142,7 @@ def list_suites() -> Iterator[_Suite]:
                 "planned_starts",
                 "all starts",
                 "{num_starts} of at least {planned_starts} planned starts",
-                row_condition=finished,
+                row_condition=Column("status") == "ok",
             ),
         ],
     )
@@ -343,9 +343,9 @@ def _list_of_equivalence() -> Iterator[Expectation]:
 
 
 def _list_of_profiles() -> Iterator[Expectation]:
-    """A step waits for no value, copies nothing from the host, calls no module system around
-    compiled code, and records no autograd graph for inference. What a profiler can't measure is
-    null, and passes."""
+    """A step waits for no value, copies nothing from the host, calls no module system, records no
+    autograd graph for inference, and launches the graphs it reports. What is null passes."""
+    yield one_of("unlike_graphs", [""], "graphs as reported", "{unlike_graphs}", GRAPHS)
     waits = "each step waits for {host_syncs:.3g} values"
     yield between("host_syncs", None, 0, "no wait within a step", waits)
     copies = "each step takes {host_copies:.3g} arrays from the host"

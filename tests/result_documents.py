@@ -194,6 +194,7 @@ def make_profile(**changes: Any) -> dict[str, Any]:
         "host_syncs": 0,
         "host_copies": 0,
         "copied_bytes": 0,
+        "graph_launches": None,
         "python_calls": 12,
         "module_calls": 0,
         "grad_mode": None,

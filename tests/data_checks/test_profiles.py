@@ -11,6 +11,7 @@ from result_documents import CAMPAIGN, make_document, make_profile, spool_docume
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
+from benchcore.verdict.duel.step_profile import judge_graphs
 from data_checks.check import read_frames
 from data_checks.suites import run_checks
 
@@ -79,6 +80,33 @@ def test_inference_that_keeps_a_graph_is_void(tmp_path: Path, mode: str) -> None
     good = make_profile(grad_mode="inference_mode")
     assert _check(tmp_path / "good", contender=1, use_case="infer", profile=good) == set()
     assert _check(tmp_path / "train", contender=1, profile=kept) == set()
+
+
+@pytest.mark.parametrize(
+    ("framework", "claimed", "launches", "reason"),
+    [
+        ("torch", "on", 20, ""),
+        ("torch", "on", 0, "its steps launched no CUDA graph, and it reports that they do"),
+        ("torch", "off", 0, ""),
+        ("torch", "off", 3, "its steps launched 3 CUDA graphs, and it reports none"),
+        ("jax", "on", 0, ""),  # a program too short for one
+        ("jax", "off", 3, "its steps launched 3 CUDA graphs, and it reports none"),
+        ("torch", "on", None, ""),
+        ("torch", None, 3, ""),
+    ],
+)
+def test_graphs_that_a_side_launches_are_those_it_reports(
+    framework: str, claimed: str | None, launches: int | None, reason: str
+) -> None:
+    profile = make_profile(graph_launches=launches)
+    assert judge_graphs(profile, framework, claimed) == reason
+    del profile["graph_launches"]  # of an older harness
+    assert judge_graphs(profile, framework, claimed) == ""
+
+
+def test_a_side_with_other_graphs_than_it_reports_is_void(tmp_path: Path) -> None:
+    (mark,) = _check(tmp_path, profile=make_profile(graph_launches=10)) or [("nobody", "", "")]
+    assert mark[:2] == ("jax-0.9", "graphs as reported")
 
 
 def test_an_eager_module_may_run_its_python_code(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from benchcore.cell.explain.python_calls import count_python_calls
 from benchcore.cell.explain.trace import (
     WINDOW,
     Event,
+    count_graph_launches,
     in_window,
     outermost,
     read_trace,
@@ -58,6 +59,7 @@ def profile_jax(
         "host_syncs": waits.count,
         "host_copies": len(outermost(copies)),
         "copied_bytes": None if copies else 0,
+        "graph_launches": count_graph_launches(events) if _list_streams(events) else None,
         "program": None if compiled is None else hlo.statistics(_bytes_accessed(compiled)),
         "missing": {},
     }
@@ -90,12 +92,16 @@ def size_first_copy(jax: Any, step: Callable[[], object]) -> int | None:
 
 def _kernels(events: Sequence[Event]) -> list[Event]:
     """On a GPU what ran on its streams; on a CPU XLA's operations, on any thread."""
-    streams = [
+    return _list_streams(events) or [each for each in events if "hlo_op" in each.args]
+
+
+def _list_streams(events: Sequence[Event]) -> list[Event]:
+    """What ran on a GPU's streams."""
+    return [
         each
         for each in events
         if each.process.startswith("/device:") and each.thread.startswith("Stream")
     ]
-    return streams or [each for each in events if "hlo_op" in each.args]
 
 
 def _bytes_accessed(compiled: Any) -> float | None:

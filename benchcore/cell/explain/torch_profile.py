@@ -18,6 +18,7 @@ from benchcore.cell.explain.python_calls import count_python_calls
 from benchcore.cell.explain.trace import (
     WINDOW,
     Event,
+    count_graph_launches,
     in_window,
     outermost,
     read_trace,
@@ -40,12 +41,13 @@ def profile_torch(
         wall_ns = run(lambda: torch.profiler.record_function(WINDOW))
     profiler.export_chrome_trace(str(path))
     events = read_trace(path)
-    host = in_window(events)
+    host, launches = in_window(events), None
     if on_gpu:
         kernels = [each for each in events if each.category in _ON_DEVICE]
         waits = [each for each in host if _WAITS.match(each.name) and "Async" not in each.name]
         copies = [each for each in kernels if "HtoD" in each.name]
         copied_bytes = sum(int(each.args.get("bytes", 0)) for each in copies)
+        launches = count_graph_launches(events) if kernels else None
     else:
         kernels = [each for each in events if _is_operator(each)]
         waits, copies = _waits_and_copies(host)
@@ -56,6 +58,7 @@ def profile_torch(
         "host_syncs": len(outermost(waits)),
         "host_copies": len(copies),
         "copied_bytes": copied_bytes,
+        "graph_launches": launches,
         "program": _describe_program([each for each in host if _is_operator(each)], steps),
         "missing": {},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 WINDOW = "deadheat.steps"
 """The annotation around the measured steps; earlier events belong to other work."""
 MOST_KERNELS = 20
+_GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,12 @@ def in_window(events: Sequence[Event]) -> list[Event]:
         and (each.process, each.thread) == (window.process, window.thread)
         and each.begin_ns < window.end_ns
     ]
+
+
+def count_graph_launches(events: Iterable[Event]) -> int:
+    """How often a CUDA graph was launched, on any thread: autograd launches those of a backward
+    pass on its own, and XLA after the host has enqueued its steps."""
+    return sum(_GRAPH_LAUNCH.match(each.name) is not None for each in events)
 
 
 def outermost(events: Iterable[Event]) -> list[Event]:

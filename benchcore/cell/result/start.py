@@ -125,6 +125,8 @@ class Profile:
     """Python functions that one step called; absent before they were counted."""
     module_calls: Count | None = None
     """Calls among them into Flax or an nn.Module."""
+    graph_launches: Count | None = None
+    """CUDA graphs that all steps launched; null on a CPU, absent before they were counted."""
     grad_mode: Literal["inference_mode", "no_grad", "tracked"] | None = None
     """What torch saved of a step's outputs for a backward pass."""
     missing: dict[str, Text]

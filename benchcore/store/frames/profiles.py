@@ -24,7 +24,13 @@ from benchcore.store.frames.reading import (
 )
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.bottleneck import Bottleneck, StepMeasurements, find_bottleneck
-from benchcore.verdict.duel.step_profile import StepProfile, list_kernels, profile_step, time_inputs
+from benchcore.verdict.duel.step_profile import (
+    StepProfile,
+    judge_graphs,
+    list_kernels,
+    profile_step,
+    time_inputs,
+)
 
 _KEYS = ["duel_run", "name"]
 _NAMED = (
@@ -48,9 +54,10 @@ def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row per contender run that was profiled: where the time of a step goes.
 
     The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
-    kernels, and `grad_mode`, what torch saved for a backward pass.
+    kernels, `grad_mode`, what torch saved for a backward pass, and `unlike_graphs`, why its CUDA
+    graphs are not those of the manifest ("" = they are).
     """
-    columns = columns_of(ContenderRun, "name", "arm", "framework", "version")
+    columns = columns_of(ContenderRun, "name", "arm", "framework", "version", "effective")
     query = select_columns(
         *CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile
     )
@@ -66,8 +73,15 @@ def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
         for each in dataclasses.fields(StepProfile)
     }
     longest = ["; ".join(list_kernels(each, _MOST_NAMED)) for each in frame["profile"]]
-    kept = frame.drop(columns=["profile", "device"]).assign(**numbers)
-    words = {"longest": longest, "grad_mode": [each.get("grad_mode") for each in frame["profile"]]}
+    kept = frame.drop(columns=["profile", "device", "effective"]).assign(**numbers)
+    graphs = [
+        judge_graphs(
+            row["profile"], row["framework"], row["effective"].get("manifest", {}).get("graphs")
+        )
+        for row in frame.to_dict("records")
+    ]
+    modes = [each.get("grad_mode") for each in frame["profile"]]
+    words = {"longest": longest, "grad_mode": modes, "unlike_graphs": graphs}
     return kept.assign(
         **{name: pd.Series(each, index=frame.index, dtype="str") for name, each in words.items()}
     )

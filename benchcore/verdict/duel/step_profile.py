@@ -78,6 +78,20 @@ def _each(total: int | None, steps: int) -> float | None:
     return None if total is None else total / steps
 
 
+GRAPHS = "the profile shows CUDA graphs that the manifest lacks, or none that PyTorch claims"
+
+
+def judge_graphs(profile: Mapping[str, Any], framework: str, claimed: str | None) -> str:
+    """Why the CUDA graphs of a profile are not those that a side's manifest claims (`on`, `off`,
+    None = not read); "" = they are. XLA makes none of a short program, also where it may."""
+    launches = profile.get("graph_launches")
+    if launches and claimed == "off":
+        return f"its steps launched {launches} CUDA graphs, and it reports none"
+    if launches == 0 and claimed == "on" and framework == "torch":
+        return "its steps launched no CUDA graph, and it reports that they do"
+    return ""
+
+
 _FROM_HOST = re.compile(r"memcpy.*(HtoD|H2D)", re.IGNORECASE)
 
 

@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,6 +89,30 @@ class _FakeTorch:
         _write(Path(path).parent, *self._events)
 
 
+class _FakeJax:
+    """A profiler that writes the trace it was given, as XLA would have it."""
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self._events = events
+        self.profiler = self
+        self.ProfileOptions = SimpleNamespace
+        self.numpy = SimpleNamespace(zeros=lambda shape: _FakeArray())
+        self.block_until_ready = self.device_get = lambda given: given
+
+    def start_trace(self, path: str, **_: Any) -> None:
+        self._folder = Path(path)
+
+    def stop_trace(self) -> None:
+        _write(self._folder, *self._events, name="host.trace.json.gz")
+
+
+class _FakeArray:
+    """The methods by which Python reads an array's value."""
+
+    item = tolist = block_until_ready = __array__ = lambda self: 0
+    __float__ = __int__ = __bool__ = __index__ = lambda self: 0
+
+
 def test_kernels_copies_and_waits_of_a_gpu_are_distinguished(tmp_path: Path) -> None:
     """After the layout of kineto's traces; not run on a GPU."""
     torch = _FakeTorch(
@@ -96,6 +121,8 @@ def test_kernels_copies_and_waits_of_a_gpu_are_distinguished(tmp_path: Path) -> 
         _x("cudaMemcpyAsync", 22, 1, cat="cuda_runtime"),
         _x("cudaStreamSynchronize", 60, 5, cat="cuda_runtime"),
         _x("cudaDeviceSynchronize", 115, 5, cat="cuda_runtime"),  # the harness's own, after it
+        _x("cudaGraphLaunch", 62, 5, cat="cuda_runtime"),
+        _x("cudaGraphLaunch", 70, 5, 2, cat="cuda_runtime"),  # autograd's own thread
         _x("Memcpy HtoD (Pageable -> Device)", 30, 4, 7, 0, cat="gpu_memcpy", args={"bytes": 4096}),
         _x("flash_fwd_kernel", 34, 20, 7, 0, cat="kernel"),
     )
@@ -105,6 +132,17 @@ def test_kernels_copies_and_waits_of_a_gpu_are_distinguished(tmp_path: Path) -> 
     assert (seen["host_syncs"], seen["host_copies"], seen["copied_bytes"]) == (1, 1, 4096)
     assert (seen["kernel_ns"], seen["num_kernels"]) == (24_000, 2)
     assert seen["kernels"][0]["name"] == "flash_fwd_kernel"
+    assert seen["graph_launches"] == 2
+
+
+def test_graphs_are_unknown_where_no_kernel_was_recorded(tmp_path: Path) -> None:
+    """CUPTI may be refused; a CPU has no graphs."""
+    events = WINDOWED, _x("cudaGraphLaunch", 62, 5, cat="cuda_runtime")
+    for on_gpu in (True, False):
+        seen = torch_profile.profile_torch(
+            _FakeTorch(*events), lambda _: 9, tmp_path / "trace.json", steps=1, on_gpu=on_gpu
+        )
+        assert seen["graph_launches"] is None
 
 
 def test_adams_own_step_counts_are_no_waits(tmp_path: Path) -> None:
@@ -145,10 +183,9 @@ def test_an_eager_program_consists_of_the_operators_of_a_step(
         assert seen["program"]["counts"] == {"aten::linear": 1, "aten::relu": 1}
 
 
-def test_jax_kernels_on_a_gpu_are_those_its_streams_ran(tmp_path: Path) -> None:
+def test_jax_kernels_and_graphs_on_a_gpu_are_those_its_streams_ran(tmp_path: Path) -> None:
     """After the layout of XLA's traces; not run on a GPU."""
-    path = _write(
-        tmp_path,
+    jax = _FakeJax(
         _named("process_name", 2, "/device:GPU:0"),
         _named("thread_name", 2, "Stream #13(Compute)", 5),
         _named("thread_name", 2, "XLA Ops", 6),
@@ -156,9 +193,14 @@ def test_jax_kernels_on_a_gpu_are_those_its_streams_ran(tmp_path: Path) -> None:
         _x("gemm_fusion_dot", 20, 5, 5, 2, args={"hlo_op": "gemm_fusion_dot"}),
         _x("gemm_fusion_dot", 20, 9, 6, 2, args={"hlo_op": "gemm_fusion_dot"}),
         _x("thunk", 20, 9, 1, 1, args={"hlo_op": "gemm_fusion_dot"}),
+        _x("cuGraphLaunch", 120, 2, 3),  # after the host has enqueued its steps
     )
-    kernels = jax_profile._kernels(read_trace(path))
-    assert [each.end_ns - each.begin_ns for each in kernels] == [5000]
+    seen = jax_profile.profile_jax(jax, None, lambda window: 9, tmp_path)
+    assert (seen["kernel_ns"], seen["num_kernels"]) == (5000, 1)
+    assert seen["graph_launches"] == 1
+    on_cpu = _FakeJax(WINDOWED, _x("dot", 20, 5, 1, 1, args={"hlo_op": "dot"}))
+    seen = jax_profile.profile_jax(on_cpu, None, lambda window: 9, tmp_path)
+    assert seen["graph_launches"] is None
 
 
 _HLO = """\
