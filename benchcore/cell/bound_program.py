@@ -13,7 +13,7 @@ from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
 from benchcore.cell.proof.further_steps import FurtherSteps
 from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
-from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.long_block import LongBlock
 from benchcore.cell.proof.placing import describe_inputs
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
@@ -41,6 +41,7 @@ class BoundProgram:
         self.program = program
         self._start = arrays
         self._spec, self._case = spec, case
+        self._num_proof_steps = (spec.num_proof_steps or spec.num_buffers)(case)
         self.use_case = getattr(case, "use_case", "")
         self.is_alone = getattr(case, "devices", 1) == 1
         self.rotation: Rotation[Any] = Rotation(self._place(arrays))
@@ -62,6 +63,9 @@ class BoundProgram:
     def _step_on(self, rotation: Rotation[Any]) -> Step:
         raw = self.program.step
         return lambda: raw(rotation.take())
+
+    def _step_from_start(self) -> Step:
+        return self._step_on(Rotation(self._place(self._start)))
 
     def own_step(self) -> object:
         """A step that no other process of a group follows: only to trace, never run in a group."""
@@ -137,7 +141,7 @@ class BoundProgram:
         if not known:  # finds a program that stores results by their inputs
             pairs = zip(self.rotation.buffers, buffers, strict=True)
             buffers = [each for pair in pairs for each in pair]
-        num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
+        num_steps = self._num_proof_steps
         program.use_random(False)
         program.reset(arrays.params)
         initial = program.state() if known else {}
@@ -240,14 +244,27 @@ class BoundProgram:
         no random numbers anyway. Raises StepUnlikeProofError."""
         program, start = self.program, self._start
         if self._at_start:
-            number = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
             program.use_random(random)
             program.reset(start.params)
-            run_steps(number, self._step_on(Rotation(self._place(start))))
+            run_steps(self._num_proof_steps, self._step_from_start())
             came = left_behind.sample(program.state())
             program.use_random(True)
             program.reset(start.params)
             left_behind.check_end(left_behind.sample({"params": start.params}), came, self._at_end)
+
+    def check_long_block(
+        self, run_steps: RunSteps, synchronise: Synchronise, most: int, *, random: bool
+    ) -> int | None:
+        """`check_training` for up to `most` steps, beside single ones, as `LongBlock.check`."""
+        if not self._at_start:
+            return None
+        return LongBlock(
+            program=self.program,
+            start=self._start.params,
+            make_step=self._step_from_start,
+            synchronise=synchronise,
+            fewest=self._num_proof_steps,
+        ).check(run_steps, most, random=random)
 
     def check_learning(self, learn: Callable[[], object], synchronise: Synchronise) -> None:
         """Training on the first batch of a data set as an epoch does, by `learn`, which returns the
@@ -323,16 +340,8 @@ class BoundProgram:
         but reading them must not."""
         first, again = self.program.read(outputs), self.program.read(outputs)
         self._compare(again, first, "read a second time")
-        following, proven = self.program.read(self.step()), self._outputs[:2]
-        same = [
-            all((a[name] == b[name]).all() for name in a)
-            for a, b in ((first, following), (proven[0], proven[1]))
-        ]
-        if same[0] and not same[1]:
-            raise StepUnlikeProofError(
-                "one more timed step did not change its outputs: the timed step does something "
-                "else than the proven one"
-            )
+        following = self.program.read(self.step())
+        left_behind.check_changes((first, following), self._outputs[:2])
 
     def _check_fresh(self, synchronise: Synchronise) -> None:
         """What a program reports of unseen inputs must be what it returned."""
@@ -376,17 +385,7 @@ class BoundProgram:
         self._compare(found, self._outputs[turn], "of the last step of a block")
 
     def _compare(self, found: ByName, wanted: ByName, which: str) -> None:
-        import numpy as np
-
-        for name, tolerance in self._spec.tolerances(self._case).items():
-            if name not in found:
-                continue
-            away = np.abs(found[name].astype(np.float64) - wanted[name]).max()
-            if not away <= tolerance * np.abs(wanted[name]).max():
-                raise StepUnlikeProofError(
-                    f"{name!r} {which} differs by {away:.2g} from what the proof computes from "
-                    "the same inputs: the timed step does something else"
-                )
+        left_behind.check_outputs(found, wanted, self._spec.tolerances(self._case), which)
 
 
 class _Left(NamedTuple):

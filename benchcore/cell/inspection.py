@@ -79,6 +79,9 @@ class Inspection:
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof
                     program.check_training(self._run_steps, random=True)
+                program.check_long_block(
+                    self._run_steps, runtime.synchronise, steps, random=taken.get(DRAWN) == "0"
+                )
                 drawn = taken.get(DRAWN, "0") != "0"
                 self._draws = drawn and program.is_alone and program.use_case == "train"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchcore.program import ByName, State
@@ -17,6 +17,8 @@ _MOST_VALUES = 4096
 """Values of each array that further steps are judged by: a state of ViT's has 1 GB."""
 _OFF = 0.03
 """Share of its own length by which one more step may miss what it should do."""
+_TRAVEL_OFF = 0.1
+"""Share by which distances from the start may differ."""
 _ROUNDINGS: Mapping[str, float] = {"bf16": 2.0**-7}
 """Relative error of a stored number; other precisions hold parameters in float32."""
 _ROUNDING = 2.0**-21
@@ -123,6 +125,50 @@ def check_end(start: State, came: State, proven: State) -> None:
             "a block of steps from the known start did not lead to the state after the proof's "
             "steps: the timed step does something else"
         )
+
+
+def check_travel(start: State, came: State, single: State, number: int) -> None:
+    """Raises StepUnlikeProofError where a block of so many steps led to another state than single
+    ones: further away than a third of the way, and not as far from the start either, as where
+    rounding decides the way."""
+    names = start["params"].keys() & came.get("params", {}).keys()
+    start = {"params": sample(start)["params"]}
+    ordered = {name: start["params"][name] for name in sorted(names)}
+    was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, single))
+    missed, block, travel = _norm(here - there), _norm(here - was), _norm(there - was)
+    if not (missed <= travel / 3 or abs(block - travel) <= _TRAVEL_OFF * travel):
+        raise StepUnlikeProofError(
+            f"a block of {number} steps moved its params by {block:.2g}, where as many single "
+            f"steps move them by {travel:.2g}: the timed step does its work only sometimes"
+        )
+
+
+def check_changes(timed: Sequence[ByName], proven: Sequence[ByName]) -> None:
+    """Raises StepUnlikeProofError where the outputs of two timed steps are the same, and those of
+    the first two proven ones are not."""
+    same = [all((a[name] == b[name]).all() for name in a) for a, b in (timed, proven)]
+    if same[0] and not same[1]:
+        raise StepUnlikeProofError(
+            "one more timed step did not change its outputs: the timed step does something "
+            "else than the proven one"
+        )
+
+
+def check_outputs(
+    found: ByName, wanted: ByName, tolerances: Mapping[str, float], which: str
+) -> None:
+    """Raises StepUnlikeProofError where outputs are not those of the proof, within tolerances."""
+    import numpy as np
+
+    for name, tolerance in tolerances.items():
+        if name not in found:
+            continue
+        away = np.abs(found[name].astype(np.float64) - wanted[name]).max()
+        if not away <= tolerance * np.abs(wanted[name]).max():
+            raise StepUnlikeProofError(
+                f"{name!r} {which} differs by {away:.2g} from what the proof computes from "
+                "the same inputs: the timed step does something else"
+            )
 
 
 def list_same(before: State, after: State) -> list[str]:

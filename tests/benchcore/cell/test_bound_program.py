@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.bound_program import BoundProgram, StepUnlikeProofError
+from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.proof import left_behind
 from benchcore.cell.proof.freshness import choose_number
+from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.long_block import MOST_STEPS
 from benchcore.cell.proof.manifest import _count_input_buffers
 from benchcore.program import Arrays, Program, Steps
 from benchcore.workloads.contract import Spec
@@ -96,6 +99,10 @@ def _learn(learner: _Learner, images: np.ndarray) -> float:
     sums = images @ learner.weight
     learner.weight = learner.weight - 1e-4 * images.T @ sums
     return float(np.square(sums).mean())
+
+
+def _is_odd_later(number: int) -> bool:
+    return number > _NUM_STEPS and number % 2 == 1
 
 
 def _wait(outputs: object) -> None:
@@ -494,6 +501,61 @@ def test_a_training_that_does_nothing_in_a_checked_block_is_found() -> None:
         StepUnlikeProofError, match="did not lead to the state after the proof's steps"
     ):
         bound.check_block(run, _wait, 9)
+
+
+def _run(number: int, each: Callable[[], object]) -> None:
+    for _ in range(number):
+        each()
+
+
+@pytest.mark.parametrize(
+    ("stops", "found"),
+    [(lambda unseen: False, False), (lambda unseen: unseen > 8, True), (_is_odd_later, True)],
+    ids=["never", "after eight steps", "in every other step"],
+)
+def test_a_training_that_stops_in_a_longer_block_is_found(
+    stops: Callable[[int], bool], found: bool
+) -> None:
+    """It works as long as somebody looks at it: a block of the proof's six steps shows nothing."""
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        learner.num_steps += 1
+        return 0.0 if stops(learner.num_steps) else _learn(learner, images)
+
+    learner = _Learner(learn)
+    honest = learner.make()
+
+    def state() -> Any:
+        learner.num_steps = 0
+        return honest.state()
+
+    def read(outputs: Any) -> Any:
+        learner.num_steps = 0
+        return honest.read(outputs)
+
+    bound = _bind(replace(honest, state=state, read=read), _TRAINED)
+    bound.prove(_wait, _wait)
+    bound.check_block(_run, _wait, 9)
+    before = learner.num_steps, learner.weight
+    assert bound.check_long_block(_run, _wait, _NUM_STEPS, random=True) is None
+    assert learner.num_steps == before[0] and learner.weight is before[1], "nothing ran"
+    refused = None
+    try:
+        assert bound.check_long_block(_run, _wait, 900, random=True) == MOST_STEPS
+    except StepUnlikeProofError as error:
+        refused = str(error)
+    assert (refused is not None) == found
+    if refused is not None:
+        assert refused.startswith("a block of 32 steps moved its params by ")
+        assert refused.endswith("the timed step does its work only sometimes")
+
+
+def test_a_training_whose_way_rounding_decides_must_only_go_as_far() -> None:
+    start, away = {"params": {"w": np.zeros(100)}}, np.ones(100)
+    back = {"params": {"w": -away}}
+    left_behind.check_travel(start, {"params": {"w": away}}, back, 9)
+    with pytest.raises(StepUnlikeProofError, match=r"by 7\.5, where as many single .* by 10:"):
+        left_behind.check_travel(start, {"params": {"w": 0.75 * away}}, back, 9)
 
 
 def test_a_training_that_is_right_only_without_random_numbers_is_found() -> None:
