@@ -402,6 +402,24 @@ def test_both_frameworks_beyond_the_ceiling_show_that_it_is_too_low(state: State
     assert frame["unjudged"].str.contains("both frameworks are faster than the sentinels").all()
 
 
+@pytest.mark.parametrize("agree", [True, False])
+def test_two_versions_beyond_the_ceiling_void_the_sentinels_if_their_outputs_agree(
+    agree: bool, state: State
+) -> None:
+    tried = candidate(racers=(JAX, OLD_JAX))
+    for contender in tried["contenders"]:
+        for start in contender["starts"]:
+            for block in start["blocks"]:
+                block["elapsed_ns"] //= 10
+    tried["equivalence"][0]["agrees"] = agree
+    engine = ingest(state, matmul(), tried)
+    frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
+    engine.dispose()
+    assert list(frame["status"]) == ["ok" if agree else "invalid_physics"] * 2
+    why = "two environments, whose outputs agree, are faster than the sentinels"
+    assert frame["unjudged"].str.contains(why).all() == agree
+
+
 def _counted(document: Document, method: int = 2) -> Document:
     """As the present METHOD writes it: with the count of a step's products."""
     work = document["duel"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -70,13 +70,14 @@ _READ = (
 )
 
 
-def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
+def add_physics(frame: pd.DataFrame, sentinels: Sentinels, unlike: Collection[str]) -> pd.DataFrame:
     """Replace the columns of amounts by each contender's shares of the ceilings.
 
     Takes `flops_per_step`, `least_bytes_per_step`, `device` and `host`; gives the columns of
     `benchcore.verdict.duel.physics.RooflineCheck`, its reason as `limit_reason`. A contender that
     finished in an impossible time has the status `invalid_physics`, which no document knows: it
-    takes the ceilings of the whole campaign to find out.
+    takes the ceilings of the whole campaign to find out. `unlike` are the duel runs whose outputs
+    differ.
     """
     find_shape = cache(_find_shape)  # of thousands of rows, of some fifty cases
     read = frame.loc[:, list(_READ)]
@@ -97,7 +98,7 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
         )
         for row in read.to_dict("records")
     ]
-    findings = _void_where_both_are_beyond(frame, findings)
+    findings = _void_where_two_are_beyond(frame, findings, unlike)
     added = {
         name: pd.Series(
             [getattr(each, name) for each in findings], index=frame.index, dtype="float64"
@@ -119,19 +120,38 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
 _IMPOSSIBLE: Status = "invalid_physics"
 
 
-def _void_where_both_are_beyond(
-    frame: pd.DataFrame, findings: list[RooflineCheck]
+def _void_where_two_are_beyond(
+    frame: pd.DataFrame, findings: list[RooflineCheck], unlike: Collection[str]
 ) -> list[RooflineCheck]:
-    """The findings, without those about duels in which both frameworks beat the sentinels."""
+    """The findings, without those about duels in which both frameworks beat the sentinels; or,
+    where one framework is alone, two of its environments whose outputs agree."""
     beyond = defaultdict[str, set[str]](set)
-    pairs = list(zip(frame["duel_run"], frame["framework"], findings, strict=True))
-    for duel_run, framework, finding in pairs:
-        if finding.impossible:
-            beyond[duel_run].add(framework)
-    return [
-        void_sentinels(finding) if finding.impossible and len(beyond[duel_run]) > 1 else finding
-        for duel_run, _, finding in pairs
+    frameworks = frame.groupby("duel_run")["framework"].nunique().to_dict()
+    columns = (frame[name] for name in ("duel_run", "framework", "environment_key"))
+    sides = [
+        (run, environment if frameworks[run] == 1 and run not in unlike else framework)
+        for run, framework, environment in zip(*columns, strict=True)
     ]
+    for (run, side), finding in zip(sides, findings, strict=True):
+        if finding.impossible:
+            beyond[run].add(side)
+    words = {run: _ALONE if number == 1 else _BOTH for run, number in frameworks.items()}
+    return [
+        void_sentinels(finding, words[run])
+        if finding.impossible and len(beyond[run]) > 1
+        else finding
+        for (run, _), finding in zip(sides, findings, strict=True)
+    ]
+
+
+_BOTH, _ALONE = "both frameworks", "two environments, whose outputs agree,"
+
+
+def read_unlike(engine: Engine, campaign: Campaigns) -> frozenset[str]:
+    """The duel runs in which two sides' outputs differ."""
+    query = select(Equivalence.duel_run).where(not_(Equivalence.agrees)).distinct()
+    with engine.connect() as connection:
+        return frozenset(connection.scalars(of_campaigns(query.join(DuelRun), campaign)))
 
 
 def _find_shape(workload: str, case: str) -> tuple[int, float]:

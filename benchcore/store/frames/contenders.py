@@ -11,7 +11,7 @@ import pandas as pd
 from sqlalchemy import Engine
 
 from benchcore.cell.result.start import STAGES
-from benchcore.store.frames.ceilings import add_physics, read_sentinels
+from benchcore.store.frames.ceilings import add_physics, read_sentinels, read_unlike
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
@@ -75,7 +75,8 @@ def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame
     """`contender_frame` and `start_frame`, read together, as both need the starts."""
     contenders, starts = _read_contenders(engine, campaign)
     amounts = _take_earlier_passes(engine, contenders)
-    return add_physics(amounts, read_sentinels(engine, campaign)), starts
+    sentinels, unlike = read_sentinels(engine, campaign), read_unlike(engine, campaign)
+    return add_physics(amounts, sentinels, unlike), starts
 
 
 def amount_frame(

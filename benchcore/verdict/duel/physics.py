@@ -9,8 +9,9 @@ highest rate counts: of either framework, in undisturbed blocks of this campaign
 before it. It may still be too low, if something unseen slowed the sentinels. So a contender is
 `invalid_physics` only on two conditions. Its step exceeds the ceiling by more than the two best
 sentinels differ. And the other framework does not exceed it: two implementations do not leave out
-the same work. Otherwise the sentinels are void, and the physics of the step is not judged. Either
-way the step takes no part in a ratio.
+the same work. In a duel of one framework another environment stands for it, if their outputs agree.
+Otherwise the sentinels are void, and the physics of the step is not judged. Either way the step
+takes no part in a ratio.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ GPU_CACHE_BYTES = 128 * 2**20
 
 UNJUDGED = "physics could not be judged"
 _UNCONFIRMED = "the step is faster than the sentinels, which differ too much to rule it out"
-_BOTH_BEYOND = "both frameworks are faster than the sentinels, so these were probably disturbed"
+_BEYOND = "{} are faster than the sentinels, so these were probably disturbed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +174,10 @@ def judge_step(work: Work, ceilings: Ceilings, step_ns: float | None) -> Rooflin
     )
 
 
-def void_sentinels(finding: RooflineCheck) -> RooflineCheck:
-    """The finding about an impossible step, where the other framework's step is impossible, too."""
-    return replace(
-        finding, limit_share=None, impossible=False, unjudged=f"{UNJUDGED}: {_BOTH_BEYOND}"
-    )
+def void_sentinels(finding: RooflineCheck, beyond: str) -> RooflineCheck:
+    """The finding about an impossible step, where others (`beyond`, in words) have one, too."""
+    why = _BEYOND.format(beyond)
+    return replace(finding, limit_share=None, impossible=False, unjudged=f"{UNJUDGED}: {why}")
 
 
 def _least_times(work: Work, ceilings: Ceilings) -> dict[str, float]:

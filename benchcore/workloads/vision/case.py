@@ -177,7 +177,7 @@ def find_gradient(case: Case, steps: Steps) -> dict[str, np.ndarray]:
 def summarise(case: Case, steps: Steps) -> dict[str, np.ndarray]:
     """The quantities that `tolerances` names: logits (steps, batch, classes), or of a training the
     losses, sketches of gradient, update (step one) and travel (all steps), and the running
-    statistics of step one and of all."""
+    statistics after step one: after all steps rounding at kinks has moved them."""
     if case.use_case == "infer":
         return {"logits": np.stack([each["logits"] for each in steps.outputs])}
     losses = np.array([each["loss"] for each in steps.outputs])
