@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import great_expectations as gx
 import great_expectations.expectations as gxe
@@ -21,7 +22,7 @@ from great_expectations.expectations.row_conditions import Column
 
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
-from benchcore.verdict.duel.products import CHECKS, MEANINGS
+from benchcore.verdict.duel.products import CHECKS, MEANINGS, REPORTED
 from benchcore.verdict.duel.step_profile import GRAPHS
 from data_checks.data_docs import write_data_docs
 from data_checks.expectations import (
@@ -115,6 +116,7 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
     )
 
 
+_SEVERITIES: dict[str, dict[str, Any]] = dict.fromkeys(REPORTED, WARNING)
 _Suite = tuple[str, Callable[[CheckFrames], pd.DataFrame], list[Expectation]]
 
 
@@ -190,7 +192,10 @@ def list_suites() -> Iterator[_Suite]:
     )
     yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
     same = ("same settings", "the two sides had different settings: {differs}")
-    products = [one_of(key, [""], CHECKS[key], f"{{{key}}}", MEANINGS[key]) for key in CHECKS]
+    products = [
+        one_of(key, [""], CHECKS[key], f"{{{key}}}", MEANINGS[key], **_SEVERITIES.get(key, {}))
+        for key in CHECKS
+    ]
     yield "products", product_rows, [*products]
     yield "parity", parity_rows, [one_of("differs", [""], *same)]
     yield "profiles", profile_rows, [*_list_of_profiles()]

@@ -28,11 +28,19 @@ NEEDED = {"elements": 0.0, "operations": 0.0, "names": [], "unusual": []}
 UNUSUAL = "no operation that its step does not need"
 
 
-def _reasons(tmp_path: Path, method: int, count: dict[str, Any] | None) -> dict[str, str]:
+def _reasons(
+    tmp_path: Path,
+    method: int,
+    count: dict[str, Any] | None,
+    *,
+    kind: str = "cpu",
+    severity: str = "critical",
+) -> dict[str, str]:
     """Reasons by check of the JAX side, where the torch side's step is right."""
     document = make_document()
     document["method"] = method
     document["duel"]["precision"] = "fp32_ieee"
+    document["allocation"]["device"]["kind"] = kind
     for contender, each in zip(document["contenders"], (count, COUNT), strict=True):
         contender["effective"]["products"] = each
     state = open_state(tmp_path / "state")
@@ -43,7 +51,7 @@ def _reasons(tmp_path: Path, method: int, count: dict[str, Any] | None) -> dict[
     failed = check_campaign(engine, CAMPAIGN).failed_checks
     engine.dispose()
     of_products = [each for each in failed if each.suite == "nightly products"]
-    assert {each.contender for each in of_products} <= {"jax-0.9"}
+    assert {(each.contender, each.severity) for each in of_products} <= {("jax-0.9", severity)}
     return {each.expectation: each.reason for each in of_products}
 
 
@@ -73,6 +81,13 @@ def test_other_work_is_a_failed_check_of_that_side(
     found = _reasons(tmp_path, 2, {**COUNT, **changes})
     assert list(found) == [check]
     assert reason in found[check]
+
+
+def test_a_count_that_a_gpus_compiler_hides_is_a_warning(tmp_path: Path) -> None:
+    hidden = {**COUNT, "compiled_share": None, "missing": {"compiled_share": "library calls"}}
+    assert _reasons(tmp_path / "cpu", 2, hidden) == {}
+    found = _reasons(tmp_path / "gpu", 2, hidden, kind="gpu", severity="warning")
+    assert list(found) == ["compiled work counted"]
 
 
 def test_a_document_without_a_count_is_refused_since_the_method_that_counts(

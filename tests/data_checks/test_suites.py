@@ -66,7 +66,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.failed_checks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert sum(len(expectations) for *_, expectations in list_suites()) == 48
+    assert sum(len(expectations) for *_, expectations in list_suites()) == 50
 
 
 def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:

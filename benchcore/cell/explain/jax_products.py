@@ -10,6 +10,7 @@ from typing import Any
 from benchcore.cell.explain.hlo import list_product_dtypes
 from benchcore.cell.explain.jaxpr import list_inner
 from benchcore.cell.explain.products import (
+    NOTHING_COMPILED,
     Asked,
     Compiled,
     add_up,
@@ -123,7 +124,7 @@ def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compil
     those of the program before it was optimised, both by XLA's own cost analysis, which counts
     arithmetic of every kind. XLA makes products over an axis of one number without a sum."""
     if compiled is None:
-        return Compiled(dtypes=(), share=None, why="the workload has no compiled form of its step")
+        return Compiled(dtypes=(), share=None, why=NOTHING_COMPILED)
     text, given = compiled.as_text() or "", lowered.as_text() or ""
     if devices > 1 and "manual_computation" in given:
         devices = 1  # it was one device's program from the start

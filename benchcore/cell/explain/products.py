@@ -21,6 +21,10 @@ Flops = Mapping[str, int]
 """FLOPs by the dtype of the operands; several dtypes in one product are joined by `+`."""
 
 
+NOTHING_COMPILED = "nothing is compiled"
+"""Why an eager step has no compiled program."""
+
+
 class Asked(NamedTuple):
     """The products that a step asks for: `size` is the FLOP of a typical one, the geometric mean
     with each product's FLOPs as its weight; None = there are none. It shows work in pieces, such as

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from benchcore.cell.explain.products import Asked, Compiled, describe_asked, join_dtypes, split
+from benchcore.cell.explain.products import (
+    NOTHING_COMPILED,
+    Asked,
+    Compiled,
+    describe_asked,
+    join_dtypes,
+    split,
+)
 
 _COUNTING_S, _FEWEST_COUNTED = 2.0, 2
 
@@ -78,7 +85,7 @@ def inspect_compiled(
     matrices with one row or column, which it writes as sums. So the share is of the others.
     """
     if mode == "none":
-        return Compiled(dtypes=(), share=None, why="nothing is compiled")
+        return Compiled(dtypes=(), share=None, why=NOTHING_COMPILED)
     found, _ = _list_products(torch, step)
     with run_as_written(torch):
         asked, _ = _list_products(torch, step)

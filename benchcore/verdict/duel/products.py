@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.cell.explain.products import NOTHING_COMPILED
 from benchcore.cell.proof.needless import TOO_LARGE
 
 BAND = 0.01
@@ -72,6 +73,7 @@ def judge_products(
             name, "is compiled to", set(found["compiled_dtypes"]), compiled, precision
         ),
         "compiled_work": _judge_compiled(name, found["compiled_share"]) if analytic else "",
+        "unseen": _judge_unseen(found) if analytic and on_gpu else "",
         "needless": _judge_needless(name, found, framework, on_gpu=on_gpu),
         "unusual": _judge_unusual(name, found.get("needless")),
     }
@@ -83,16 +85,20 @@ CHECKS = {
     "dtype": "products in the case's precision",
     "compiled_dtype": "compiled in the case's precision",
     "compiled_work": "compiled without leaving work out",
+    "unseen": "compiled work counted",
     "needless": "no needless work",
     "unusual": "no operation that its step does not need",
 }
 """The name of each check."""
+REPORTED = ("unseen",)
+"""Checks whose failure is a warning."""
 MEANINGS = {
     "uncounted": "the work of its step could not be counted",
     "work": "its step asks for more or less work than its case has, as FLOP of its products",
     "dtype": "its step asks for products in another precision than the case's",
     "compiled_dtype": "its step is compiled to products in another precision than the case's",
     "compiled_work": "its compiled program does less work than its step asks for",
+    "unseen": "how much of its work its compiled program does on a GPU could not be counted",
     "needless": "its step does work whose results are not used or were known before, or work that "
     "could not be followed",
     "unusual": "its step does what no step needs, such as reading a clock",
@@ -123,6 +129,15 @@ def _judge_compiled(name: str, share: float | None) -> str:
     if share is None or share >= FEWEST_KEPT:
         return ""
     return f"{name}'s compiled program does {share:.3g} of the work that its step asks for"
+
+
+def _judge_unseen(found: Mapping[str, Any]) -> str:
+    """An eager step has no compiled program. Without a name, so that a page shows one row for all
+    sides of a duel: most compiled ones on a GPU have the same reason."""
+    why = found["missing"].get("compiled_share", "not counted")
+    if found["compiled_share"] is not None or why == NOTHING_COMPILED:
+        return ""
+    return f"how much of its work a compiled program does is not known: {why}"
 
 
 def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_gpu: bool) -> str:

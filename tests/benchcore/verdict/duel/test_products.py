@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchcore.cell.explain.products import NOTHING_COMPILED
 from benchcore.cell.proof.needless import TOO_LARGE
 from benchcore.verdict.duel.products import CHECKS, SHARED, judge_products
 
@@ -79,6 +80,24 @@ def test_other_work_or_another_dtype_fails_by_name(
     found = _find(**wrong)
     assert list(found) == [check]
     assert reason in found[check]
+
+
+@pytest.mark.parametrize(
+    ("why", "changes", "named"),
+    [
+        ("Inductor may compute products in kernels that it generates", {}, True),
+        ("XLA's cost analysis does not count calls of libraries", {"framework": "jax"}, True),
+        (NOTHING_COMPILED, {"compiled_dtypes": []}, False),
+        ("Inductor may compute products in kernels that it generates", {"on_gpu": False}, False),
+    ],
+)
+def test_a_compiled_program_that_nobody_counted_is_named_on_a_gpu(
+    why: str, changes: dict[str, Any], named: bool
+) -> None:
+    unknown = {"compiled_share": None, "missing": {"compiled_share": why}}
+    found = _find(**{"on_gpu": True, **unknown, **changes})
+    reason = f"how much of its work a compiled program does is not known: {why}"
+    assert found == ({"unseen": reason} if named else {})
 
 
 def _needless(elements: float, operations: float = 0.0, *unusual: str) -> dict[str, Any]:
