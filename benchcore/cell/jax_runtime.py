@@ -15,7 +15,7 @@ from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_fi
 from benchcore.cell.explain.jaxpr import walk_equations
 from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.jax_group import join_group
-from benchcore.cell.measure.gpu_libraries import read_versions
+from benchcore.cell.measure.gpu_libraries import read_pci_address, read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
@@ -299,7 +299,7 @@ class JaxRuntime:
         """Precision, platform, flags and versions as JAX reports them."""
         import jaxlib
 
-        config = self._jax.config
+        config, cpu = self._jax.config, self._device.platform == "cpu"
         return {
             "versions": {
                 "jax": self._jax.__version__,
@@ -308,6 +308,7 @@ class JaxRuntime:
             },
             "platform": self._device.platform,
             "device_kind": self._device.device_kind,
+            "pci_address": None if cpu else read_pci_address(self._device.local_hardware_id),
             "matmul_precision": config.jax_default_matmul_precision,
             "x64": bool(config.jax_enable_x64),
             "xla_flags": os.environ.get("XLA_FLAGS", ""),

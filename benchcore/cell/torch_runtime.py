@@ -15,7 +15,7 @@ from benchcore.cell.explain.products import MOST_COUNTED, Asked, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure import torch_compilation
-from benchcore.cell.measure.gpu_libraries import read_versions
+from benchcore.cell.measure.gpu_libraries import read_pci_address, read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import (
@@ -308,6 +308,7 @@ class TorchRuntime:
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "attention": attention.list_in_torch(torch),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "pci_address": None if cpu else read_pci_address(self._device.index or 0),
         }
 
     def address(self, array: Any) -> int:

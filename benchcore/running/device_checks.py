@@ -22,13 +22,19 @@ from benchcore.planning import matrix
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.snapshot import hash_inside, take_snapshot
-from benchcore.planning.tracks import JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER
+from benchcore.planning.tracks import (
+    JAX_NEWEST,
+    TORCH_COMPILE,
+    TORCH_EAGER,
+    TORCH_REDUCE_OVERHEAD,
+)
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.running.duels import describe_release, find_accelerator
 from benchcore.running.plans import draft_plan
 from benchcore.state import State, open_state
 from benchcore.verdict.duel.parity import SHIPPED, ParitySide, compare_sides
+from benchcore.verdict.duel.step_profile import judge_graphs
 
 CheckStatus = Literal["passed", "failed", "unknown"]
 _EXPECTED_S = 30.0
@@ -43,19 +49,21 @@ _ON_GPU = tuple(
     Match(
         workload=workload,
         case=case,
-        arms=(JAX_NEWEST, TORCH_COMPILE),
+        arms=(JAX_NEWEST, torch),
         expected_s=_EXPECTED_S,
         limits=limits,
     )
-    for workload, case, limits in (
-        ("mlp", "tiny_infer", _LIMITS),
-        ("matmul", "gpu_8192_tf32", _TIMED_ONLY),
-        ("matmul", "gpu_8192_bf16", _TIMED_ONLY),
-        ("mobilenet_v3_small", "infer_b1_tf32", _TIMED_ONLY),
+    for workload, case, torch, limits in (
+        ("mlp", "tiny_infer", TORCH_COMPILE, _LIMITS),
+        ("mlp", "tiny_train", TORCH_REDUCE_OVERHEAD, _LIMITS),
+        ("matmul", "gpu_8192_tf32", TORCH_COMPILE, _TIMED_ONLY),
+        ("matmul", "gpu_8192_bf16", TORCH_COMPILE, _TIMED_ONLY),
+        ("copy", "gpu_2g", TORCH_COMPILE, _TIMED_ONLY),
+        ("mobilenet_v3_small", "infer_b1_tf32", TORCH_COMPILE, _TIMED_ONLY),
     )
 )
-"""IEEE float32 with energy, memory and a profile; each kind of tensor core; convolutions in TF32,
-whose templates Inductor makes."""
+"""IEEE float32 with energy, memory and a profile; a training by CUDA graphs; each kind of tensor
+core; the largest array; convolutions in TF32, whose templates Inductor makes."""
 _FIXES = {
     "device": "install the NVIDIA driver, request a GPU, or correct CUDA_VISIBLE_DEVICES",
     "environment": "update the driver, choose another release, or see the message above",
@@ -63,6 +71,7 @@ _FIXES = {
     "precision": "see the precision switches in benchcore/cell/torch_runtime.py, jax_runtime.py",
     "parity": "see benchcore/verdict/duel/parity.py: such a pair never counts",
     "outputs": "run `deadheat equivalence`: it compares both sides with float64",
+    "graphs": "see torch's log (TORCH_LOGS=cudagraphs), which names why it skips a graph",
     "counters": "let NVML be read: in a container pass the driver's `utility` capability",
     "energy": "let the counter be read: RAPL needs root or a udev rule, a MIG instance has none",
     "same device": "set CUDA_DEVICE_ORDER=PCI_BUS_ID, and CUDA_VISIBLE_DEVICES to UUIDs",
@@ -82,7 +91,7 @@ class DeviceCheck:
 def try_device(
     device: str, state: State, report: Callable[[str], None], *, python: str | None = None
 ) -> list[DeviceCheck]:
-    """Try a device: about two minutes, once its environments are built.
+    """Try a device: on a GPU about three minutes, once its environments are built.
 
     Raises UserError for a name that no device has, or if there is no network to build with.
     """
@@ -149,7 +158,8 @@ def conclude(document: Mapping[str, Any]) -> list[DeviceCheck]:
     done = [each for each in contenders if each["status"] == "ok"]
     if document["allocation"]["device"]["kind"] == "gpu":
         checks += [_check_counters(done, case), _check_libraries(done, case)]
-        checks += _check_identity(done, document["allocation"]["device"]["model"])
+        checks += _check_identity(done, document["allocation"]["device"])
+        checks += _check_graphs(done, case)
     if len(done) == len(contenders):
         checks += [_check_parity(done, case), _check_outputs(document["equivalence"], case)]
     return checks
@@ -196,14 +206,39 @@ def _check_libraries(contenders: Sequence[Mapping[str, Any]], case: str) -> Devi
     )
 
 
-def _check_identity(contenders: Sequence[Mapping[str, Any]], model: str) -> Iterator[DeviceCheck]:
-    """Whether a framework computes on the GPU that NVML watches."""
+def _check_identity(
+    contenders: Sequence[Mapping[str, Any]], device: Mapping[str, Any]
+) -> Iterator[DeviceCheck]:
+    """Whether a framework computes on the GPU that NVML watches: by PCI address, and by model where
+    one of them is not known."""
     for each in contenders:
-        kind = each["effective"].get("device_kind")
-        if kind is not None:
+        kind, model = each["effective"].get("device_kind"), device["model"]
+        address, watched = each["effective"].get("pci_address"), device.get("pci_address")
+        if address and watched:
+            same = _split_address(address) == _split_address(watched)
+            text = f"{each['name']} computes on the GPU at {address}, NVML watches {watched}"
+        elif kind is not None:
             same = model.startswith(kind) or kind in model
             text = f"{each['name']} computes on {kind!r}, NVML watches {model!r}"
-            yield _pass("same device", text) if same else _fail("same device", text)
+        else:
+            continue
+        yield _pass("same device", text) if same else _fail("same device", text)
+
+
+def _split_address(address: str) -> tuple[int, ...]:
+    """Domain, bus and device: CUDA writes four digits of the domain, and NVML eight."""
+    return tuple(int(part, 16) for part in address.partition(".")[0].split(":"))
+
+
+def _check_graphs(contenders: Sequence[Mapping[str, Any]], case: str) -> Iterator[DeviceCheck]:
+    """Whether a profile shows the CUDA graphs that a side reports."""
+    for each in contenders:
+        claimed = each["effective"]["manifest"].get("graphs")
+        for profile in filter(None, (start.get("profile") for start in each["starts"])):
+            unlike = judge_graphs(profile, each["framework"], claimed)
+            launches = profile.get("graph_launches")
+            text = f"{case}, {each['name']}: {unlike or f'{claimed}, {launches} launches'}"
+            yield _fail("graphs", text) if unlike else _pass("graphs", text)
 
 
 def _check_parity(contenders: Sequence[Mapping[str, Any]], case: str) -> DeviceCheck:

@@ -185,14 +185,15 @@ def _describe_mig(handle: Any) -> str | None:
 
 
 def describe(index: int) -> dict[str, Any]:
-    """Model, memory in bytes, driver version, clock policy and MIG instance of a GPU, by CUDA's
-    index; None for what NVML refuses, and why, in `missing`."""
+    """Model, memory in bytes, driver version, clock policy, MIG instance and PCI address of a GPU,
+    by CUDA's index; None for what NVML refuses, and why, in `missing`."""
     nvml, handle = _nvml(), _find(index)
     queries: dict[str, Callable[[], Any]] = {
         "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
         "driver": nvml.nvmlSystemGetDriverVersion,
         "clock_policy": lambda: _describe_clock_policy(handle),
         "mig": lambda: _describe_mig(handle),
+        "pci_address": lambda: _read_pci_address(handle),
     }
     values, missing = _query(queries)
     why = {"missing": missing} if missing else {}
@@ -278,14 +279,17 @@ def _list_pids(handle: Any) -> list[int]:
 
 def pci_address(index: int) -> str | None:
     """The board's PCI address as NVML writes it (`00000000:3B:00.0`); None = unknown."""
-    nvml = _nvml()
     try:
-        handle = _find(index)
-        if _is_instance(handle):
-            handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-        return nvml.nvmlDeviceGetPciInfo(handle).busId
-    except nvml.NVMLError:
+        return _read_pci_address(_find(index))
+    except _nvml().NVMLError:
         return None
+
+
+def _read_pci_address(handle: Any) -> str:
+    nvml = _nvml()
+    if _is_instance(handle):
+        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    return nvml.nvmlDeviceGetPciInfo(handle).busId
 
 
 def total_energy_mj(index: int) -> int:

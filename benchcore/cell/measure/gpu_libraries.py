@@ -1,4 +1,5 @@
-"""Versions of NVIDIA's libraries in this process, from the loaded files themselves.
+"""Versions of NVIDIA's libraries in this process, from the loaded files themselves; and which GPU
+CUDA uses.
 
 Not run on a GPU.
 """
@@ -10,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+_DRIVER, _LONGEST_ADDRESS = "libcuda.so.1", 32
 _MAPS = Path("/proc/self/maps")
 _FILE = re.compile(r"(/\S*/lib(cudnn|cublas|nccl)\.so[.\d]*)$", re.MULTILINE)
 
@@ -30,6 +32,22 @@ def read_versions() -> dict[str, str]:
         except (OSError, AttributeError):
             versions[name] = "unreadable"
     return versions
+
+
+def read_pci_address(ordinal: int) -> str | None:
+    """The PCI address of the GPU that CUDA calls so in this process, as `0000:3B:00.0`; None where
+    CUDA does not report it."""
+    device, text = ctypes.c_int(), ctypes.create_string_buffer(_LONGEST_ADDRESS)
+    try:
+        cuda = ctypes.CDLL(_DRIVER)
+        failed = (
+            cuda.cuInit(0)
+            or cuda.cuDeviceGet(ctypes.byref(device), ordinal)
+            or cuda.cuDeviceGetPCIBusId(text, _LONGEST_ADDRESS, device)
+        )
+    except (OSError, AttributeError):
+        return None
+    return None if failed else text.value.decode()
 
 
 def _read_cudnn(library: ctypes.CDLL) -> str:

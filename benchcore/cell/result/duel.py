@@ -101,6 +101,8 @@ class DeviceRecord:
     known."""
     mig: str | None = None
     """For a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: no support."""
+    pci_address: str | None = None
+    """The board's of a GPU, as NVML writes it; null: not known."""
     missing: dict[str, Text] = ABSENT
     """Why a fact of a GPU is null, where NVML refuses it."""
     cpu_model: Text = ABSENT

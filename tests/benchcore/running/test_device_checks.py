@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from result_documents import make_document
+from result_documents import make_document, make_profile
 
 from benchcore.cell.measure import host
 from benchcore.environments.version_requests import Release
@@ -27,9 +27,15 @@ _VERSIONS = {"cudnn": "9.26.0", "cublas": "13.4.1", "nccl": "2.30.7"}
 def _on_gpu() -> dict[str, Any]:
     """A document of an H100 on which everything went well."""
     document = make_document(starts=1)
-    document["allocation"]["device"] |= {"kind": "gpu", "model": "NVIDIA H100 80GB HBM3"}
+    document["allocation"]["device"] |= {
+        "kind": "gpu",
+        "model": "NVIDIA H100 80GB HBM3",
+        "pci_address": "00000000:3B:00.0",
+    }
     for each in document["contenders"]:
         each["effective"]["versions"] = dict(_VERSIONS)
+        each["effective"]["pci_address"] = "0000:3b:00.0"
+        each["starts"][0]["profile"] = make_profile(graph_launches=0)
         each["effective"]["manifest"] |= {"device": "gpu", "autotune": "on"}
         each["settings"] |= {"cudnn_benchmark": "on"} if each["framework"] == "torch" else {}
         each["starts"][0]["canary"] = {"matmul_seen": "tf32", "conv_seen": "tf32"}
@@ -67,7 +73,8 @@ def test_a_healthy_gpu_passes_every_check() -> None:
     checks = conclude(_on_gpu())
     assert {each.status for each in checks} == {"passed"}
     assert {each.check for each in checks} == {
-        *("runs", "precision", "counters", "libraries", "same device", "parity", "outputs")
+        *("runs", "precision", "counters", "libraries", "same device", "graphs", "parity"),
+        "outputs",
     }
     assert _find(checks, "precision").result.endswith("matmul tf32, convolution tf32")
     assert "cudnn 9.26.0, cublas 13.4.1, nccl 2.30.7" in _find(checks, "libraries").result
@@ -103,12 +110,41 @@ def test_sides_that_differ_fail() -> None:
     assert outputs.check == "outputs"
 
 
-def test_computing_on_another_gpu_than_nvml_watches_fails() -> None:
+@pytest.mark.parametrize(
+    "of_jax",
+    [
+        {"pci_address": "0000:86:00.0"},
+        {"pci_address": None, "device_kind": "NVIDIA A100-SXM4-80GB"},
+    ],
+    ids=["another of the same model", "another model"],
+)
+def test_computing_on_another_gpu_than_nvml_watches_fails(of_jax: dict[str, Any]) -> None:
     document = _on_gpu()
-    document["contenders"][0]["effective"]["device_kind"] = "NVIDIA A100-SXM4-80GB"
+    document["contenders"][0]["effective"] |= of_jax
+    failed = _failed(document)
+    assert [each.check for each in failed] == ["same device"]
+    assert "CUDA_DEVICE_ORDER" in failed[0].fix
+
+
+def test_a_gpu_whose_address_nobody_knows_is_compared_by_its_model() -> None:
+    document = _on_gpu()
+    document["allocation"]["device"]["pci_address"] = None
+    found = [each for each in conclude(document) if each.check == "same device"]
+    assert [(each.status, "watches 'NVIDIA H100" in each.result) for each in found] == [
+        ("passed", True)
+    ]
+
+
+def test_graphs_that_the_profile_lacks_fail() -> None:
+    document = _on_gpu()
+    torch = document["contenders"][1]
+    torch["effective"]["manifest"]["graphs"] = "on"
+    torch["settings"]["compile"] = "reduce-overhead"
     (failed,) = _failed(document)
-    assert failed.check == "same device"
-    assert "CUDA_DEVICE_ORDER" in failed.fix
+    assert failed.check == "graphs"
+    assert "launched no CUDA graph" in failed.result
+    torch["starts"][0]["profile"]["graph_launches"] = 20
+    assert _failed(document) == []
 
 
 def test_a_device_of_unknown_memory_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,11 +156,17 @@ def test_a_device_of_unknown_memory_is_described(monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_case_of_the_device_check_exists() -> None:
-    """Each kind of tensor core, convolutions that Inductor makes templates of, and energy."""
+    """Each kind of tensor core, convolutions that Inductor makes templates of, energy, the largest
+    array, and a training by CUDA graphs."""
     for match in device_checks._ON_GPU:
         check_case(match.workload, match.case)
     limits = [match.limits for match in device_checks._ON_GPU]
     assert any(each.passes for each in limits if each)
+    tried = {(each.workload, each.case): each for each in device_checks._ON_GPU}
+    assert ("copy", "gpu_2g") in tried
+    graphs = tried["mlp", "tiny_train"]
+    assert [arm.settings["compile"] for arm in graphs.arms] == ["jit", "reduce-overhead"]
+    assert graphs.limits is not None and graphs.limits.passes, "the profile counts launches"
 
 
 def test_what_cannot_be_built_or_measured_is_a_failed_check(

@@ -172,6 +172,7 @@ def test_a_gpu_is_described_with_its_driver_clocks_mig_and_the_cpus_that_feed_it
         "driver": _DRIVER,
         "clock_policy": "SM at 1000 MHz, at most 1 W",
         "mig": "off",
+        "pci_address": "00000000:3B:00.0",
         "cpu_model": host.describe_host()["cpu_model"],
         "cpus": host.usable_cpus(),
     }
@@ -323,6 +324,7 @@ _FACTS = {
     "driver": ("nvmlSystemGetDriverVersion",),
     "clock_policy": ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetPowerManagementLimit"),
     "mig": ("nvmlDeviceGetMigMode",),
+    "pci_address": ("nvmlDeviceGetPciInfo",),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchcore.cell.measure import gpu_libraries
-from benchcore.cell.measure.gpu_libraries import read_versions
+from benchcore.cell.measure.gpu_libraries import read_pci_address, read_versions
 
 _SOURCE = """
 #include <stddef.h>
@@ -62,3 +62,25 @@ def test_a_library_without_its_documented_function_is_unreadable(
     (tmp_path / "maps").write_text(f"7f00-7f01 r-xp 0 08:01 1 {path}\n")
     monkeypatch.setattr(gpu_libraries, "_MAPS", tmp_path / "maps")
     assert read_versions()["nccl"] == "unreadable"
+
+
+_CUDA = """
+#include <stdio.h>
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGet(int *device, int ordinal) { *device = 7 + ordinal; return ordinal > 1 ? 101 : 0; }
+int cuDeviceGetPCIBusId(char *text, int length, int device) {
+    return snprintf(text, length, "0000:%02X:00.0", device) < 0;
+}
+"""
+
+
+def test_cuda_names_the_board_that_a_process_computes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = _compile(tmp_path, "libcuda.so.1", _CUDA)
+    monkeypatch.setattr(gpu_libraries, "_DRIVER", str(driver))
+    assert [read_pci_address(each) for each in (0, 1)] == ["0000:07:00.0", "0000:08:00.0"]
+    assert read_pci_address(2) is None
+    for absent in (tmp_path / "none", _compile(tmp_path, "old.so", "int nothing;")):
+        monkeypatch.setattr(gpu_libraries, "_DRIVER", str(absent))
+        assert read_pci_address(0) is None
