@@ -196,7 +196,7 @@ def test_duels_run_side_by_side_on_the_gpus_of_an_allocation(cluster: Cluster) -
 def test_a_job_that_slurm_suspends_measures_its_duel_once(cluster: Cluster) -> None:
     """As gang scheduling does, or an operator: every process of the job is stopped for a while."""
     cluster.be(shard_minutes=5)
-    plan = cluster.plan("suspended", _noop(600))  # some seconds
+    plan = cluster.plan("suspended", _noop(200))  # some seconds
     for request in plan.releases:
         provision_release(plan, request, cluster.state, lambda text: None)
     folder, before = campaign_folder(cluster.state, "suspended"), set(cluster.list_jobs())
