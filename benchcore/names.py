@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.protocol import DEFAULT_TRACK
 
-FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch", "stdlib": "Python"}
+FRAMEWORK_NAMES = {"jax": "JAX", "torch": "PyTorch", "stdlib": "Python"}
 _ARMS = {
     "jit": "",
     "stdlib": "",
@@ -97,12 +97,12 @@ def arm_label(arm: str) -> str:
 
 def name_arm(framework: str, arm: str) -> str:
     """`PyTorch compiled`."""
-    return f"{FRAMEWORKS.get(framework, framework)} {arm_label(arm)}".strip()
+    return f"{FRAMEWORK_NAMES.get(framework, framework)} {arm_label(arm)}".strip()
 
 
 def contender_label(framework: str, version: str | None, arm: str) -> str:
     """`PyTorch 2.15.0 compiled`; None = the version is not known."""
-    parts = (FRAMEWORKS.get(framework, framework), version, arm_label(arm))
+    parts = (FRAMEWORK_NAMES.get(framework, framework), version, arm_label(arm))
     return " ".join(part for part in parts if part)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from benchcore.protocol import name_case
 from dashboards.forest_chart import FRAMEWORK_DIRECTIONS, forest_chart
 from dashboards.formatting import NOT_MEASURED, format_factor, format_speedup
@@ -25,7 +25,7 @@ def render_study(found: Mapping[str, Any]) -> str:
     charts = {}
     if found["fair"]["speedup"] is not None:
         charts["defects"] = study_chart(found).to_dict()
-    versions = (f"{FRAMEWORKS[side]} {version}" for side, version in found["versions"].items())
+    versions = (f"{FRAMEWORK_NAMES[side]} {version}" for side, version in found["versions"].items())
     return render_template(
         "defects.html.j2",
         charts,

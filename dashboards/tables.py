@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from benchcore.store.metrics import ON_PAGE
 from benchcore.verdict.duel.ratios import find_slow_side
 from dashboards.formatting import (
@@ -96,7 +96,7 @@ def _faster(row: dict[str, Any]) -> str:
     if row["kind"] == "cross_setting":
         return f"{side_label(row, 'a' if row['log_ratio'] > 0 else 'b')} faster"
     faster = row["a_framework"] if row["log_ratio"] > 0 else row["b_framework"]
-    return f"{FRAMEWORKS.get(faster, faster)} faster"
+    return f"{FRAMEWORK_NAMES.get(faster, faster)} faster"
 
 
 def describe_failure(row: dict[str, Any]) -> Row:
@@ -270,7 +270,7 @@ def list_environments(contenders: Found) -> list[Row]:
     unique = [found[key] for key in sorted(found, key=lambda key: order_words(*key))]
     return [
         {
-            "framework": FRAMEWORKS.get(row["framework"], str(row["framework"])),
+            "framework": FRAMEWORK_NAMES.get(row["framework"], str(row["framework"])),
             "version": one_line(row["version"], missing="not recorded"),
             "python": one_line(row["python_version"], missing="not recorded"),
             "build": one_line(row["build"], missing="not recorded"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, name_arm, name_case_in_words
 from benchcore.planning.catalog import find_case
 from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import find_tracked
@@ -117,7 +117,7 @@ def _describe_slowness(row: Mapping[str, Any]) -> str:
 
 def name_release(framework: str, new: str, old: str) -> str:
     """`JAX 0.12.0 against 0.11.2`: what its alerts are grouped by."""
-    return f"{FRAMEWORKS.get(framework, framework)} {new} against {old}"
+    return f"{FRAMEWORK_NAMES.get(framework, framework)} {new} against {old}"
 
 
 def describe_factors(row: Mapping[str, Any]) -> str:

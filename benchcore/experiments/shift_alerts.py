@@ -11,7 +11,7 @@ from typing import Any
 from benchcore.cell.document import spec_case
 from benchcore.experiments.alerts import format_percent, name_release, write_case
 from benchcore.experiments.pairs import BisectTarget, order_versions, write_comparison
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
@@ -241,4 +241,4 @@ def _has_new_settings(old: ContenderRecord, new: ContenderRecord) -> bool:
 
 
 def _title(side: ContenderRecord) -> str:
-    return FRAMEWORKS.get(side.framework, side.framework)
+    return FRAMEWORK_NAMES.get(side.framework, side.framework)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchcore.cell.result.start import STAGES
-from benchcore.names import FRAMEWORKS, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.store.metrics import ON_PAGE
 from dashboards import bottlenecks, tables
 from dashboards.formatting import format_count, format_ns, is_missing, name_contender
@@ -146,7 +146,7 @@ def _list_points(raw: Raw, names: Mapping[str, str]) -> list[dict[str, Any]]:
                         "contender": names.get(name, name),
                         "start": start["start_index"] + 1,
                         "round": each["round"],
-                        "framework": FRAMEWORKS.get(contender["framework"], ""),
+                        "framework": FRAMEWORK_NAMES.get(contender["framework"], ""),
                         "degraded": each["degraded"],
                     }
                 )
@@ -180,7 +180,7 @@ def _latencies(raw: Raw, names: Mapping[str, str]) -> Block | None:
                 "quantile": quantile,
                 "ms": round(found[round(quantile * 100) - 1] / 1e6, 6),
                 "contender": names.get(name, name),
-                "framework": FRAMEWORKS.get(contender["framework"], ""),
+                "framework": FRAMEWORK_NAMES.get(contender["framework"], ""),
             }
             for quantile in _QUANTILES
         ]
@@ -314,7 +314,7 @@ def _roofline(found: Rows, names: Mapping[str, str]) -> Block | None:
             "intensity": round(row["intensity"], 3),
             "share": round(row["compute_share"], 5),
             "contender": names.get(row["name"], row["name"]),
-            "framework": FRAMEWORKS.get(row["framework"], ""),
+            "framework": FRAMEWORK_NAMES.get(row["framework"], ""),
         }
         for row in rows
     ]

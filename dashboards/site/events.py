@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import BisectTarget, order_versions
-from benchcore.names import FRAMEWORKS, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT, OPEN
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
@@ -212,7 +212,7 @@ def _culprit(change: Change) -> str:
 def _versions(change: Change) -> str:
     before, after = change["versions"]["before"], change["versions"]["after"]
     arms = (change["key"].a_arm, change["key"].b_arm)
-    names = [FRAMEWORKS.get(each.partition("-")[0], each) for each in arms]
+    names = [FRAMEWORK_NAMES.get(each.partition("-")[0], each) for each in arms]
     if names[0] == names[1]:
         names[1] = "its control"
     sides = zip(names, before, after, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchcore.errors import UserError
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from benchcore.planning.matrix import Plan
 from benchcore.protocol import COMPARED
 from benchcore.running.plans import Kind, load_campaign, name_kind, progress_log
@@ -101,7 +101,7 @@ class Campaign:
         found = dict[str, str]()
         for row in self.rows("contenders"):
             if row["role"] in ROLLING and row["framework"] in COMPARED:
-                found.setdefault(FRAMEWORKS[row["framework"]], str(row["version"]))
+                found.setdefault(FRAMEWORK_NAMES[row["framework"]], str(row["version"]))
         return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchcore.names import (
-    FRAMEWORKS,
+    FRAMEWORK_NAMES,
     name_arm,
     name_case_in_words,
     name_model,
@@ -140,7 +140,7 @@ def summarise_answers(known: Sequence[Answer]) -> str:
     """`Of 3 pairs, PyTorch is faster in 2, JAX is faster in 1.`"""
     if not known:
         return "Not known yet: no pair of versions that were the newest on their night counts."
-    wins = Counter(FRAMEWORKS[row["faster"]] for row in known if row["faster"])
+    wins = Counter(FRAMEWORK_NAMES[row["faster"]] for row in known if row["faster"])
     listed = [f"{name} is faster in {count}" for name, count in wins.most_common()]
     if neither := len(known) - wins.total():
         listed.append(f"neither is shown to be faster in {neither}")
@@ -230,9 +230,9 @@ def _write_answer(rows: Sequence[Answer]) -> str:
 def _describe_lead(side: str, rows: Sequence[Answer]) -> str:
     batches = ", ".join(str(each) for each in sorted({row["batch"] for row in rows}))
     where = f"at batch {batches}"
-    if side not in FRAMEWORKS:
+    if side not in FRAMEWORK_NAMES:
         return f"{_NEITHER[side]} {where}"
-    return f"{FRAMEWORKS[side]} {where}, {span_leads(rows)} as fast"
+    return f"{FRAMEWORK_NAMES[side]} {where}, {span_leads(rows)} as fast"
 
 
 def _name_arms(row: Answer) -> str:
@@ -296,7 +296,7 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
             **blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
             "note": f"{row['device_model']}, {row['started_at']:%Y-%m-%d}",
         },
-        "faster": FRAMEWORKS.get(
+        "faster": FRAMEWORK_NAMES.get(
             row["faster"], "equal" if row["verdict"] == "same" else "not shown"
         ),
         "speedup": blocks.number(
@@ -319,7 +319,7 @@ def describe_since(row: Answer) -> str:
     since = row["since"]
     if since is None:
         return ""
-    names = [FRAMEWORKS.get(row[f"{side}_framework"], "") for side in "ab"]
+    names = [FRAMEWORK_NAMES.get(row[f"{side}_framework"], "") for side in "ab"]
     versions = f"{names[0]} {since['a_version']}, {names[1]} {since['b_version']}"
     when = f"{versions} ({since['started_at']:%Y-%m-%d})"
     return f"the first night, {since['started_at']:%Y-%m-%d}" if since["always"] else when

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from benchcore.planning.catalog import count_devices
 from benchcore.store.metrics import METRICS
 from benchcore.verdict.samples import swap_sides
@@ -117,9 +117,9 @@ def summarise_leads(rows: Sequence[Answer]) -> str:
     (first, count), *others = counted.most_common()
     if count == len(rows):
         times = span_leads(rows)
-        return f"{FRAMEWORKS[first]} is {times} as fast in {format_count(count, 'pair')}"
-    rest = "".join(f", {FRAMEWORKS[side]} in {number}" for side, number in others)
-    return f"{FRAMEWORKS[first]} is faster in {count} of {len(rows)} pairs{rest}"
+        return f"{FRAMEWORK_NAMES[first]} is {times} as fast in {format_count(count, 'pair')}"
+    rest = "".join(f", {FRAMEWORK_NAMES[side]} in {number}" for side, number in others)
+    return f"{FRAMEWORK_NAMES[first]} is faster in {count} of {len(rows)} pairs{rest}"
 
 
 def span_leads(rows: Sequence[Answer]) -> str:
@@ -145,8 +145,8 @@ def _summarise_amounts(rows: Sequence[Answer], keys: Sequence[str]) -> str:
     leads = f"neither needs less in {total}"
     if less:
         (first, count), *others = less
-        leads = f"{FRAMEWORKS[first]} needs less in {count} of {total}"
-        leads += "".join(f", {FRAMEWORKS[side]} in {number}" for side, number in others)
+        leads = f"{FRAMEWORK_NAMES[first]} needs less in {count} of {total}"
+        leads += "".join(f", {FRAMEWORK_NAMES[side]} in {number}" for side, number in others)
     ratios = sorted(ratio for _, ratio in pairs)
     low, middle, high = map(format_factor, (ratios[0], median(ratios), ratios[-1]))
     spread = low if low == high else f"{low} to {high}, median {middle}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from benchcore.names import FRAMEWORKS, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.protocol import name_case
 from benchcore.verdict.confirmation.event_states import find_shift
 from benchcore.verdict.history.series import STEP_TIME
@@ -128,7 +128,7 @@ def _count_versions(ratios: Sequence[Mapping[str, Any]]) -> str:
     without = len(cases - counting)
     some = f" ({without} without a pair that counts)" if without else ""
     return (
-        f"{len(found)} versions of {FRAMEWORKS[framework]} were compared on {number}{some}. "
+        f"{len(found)} versions of {FRAMEWORK_NAMES[framework]} were compared on {number}{some}. "
         "Releases shows what each changed."
     )
 
@@ -210,7 +210,7 @@ def _find_favoured(change: Mapping[str, Any]) -> str:
     key, is_up = change["key"], change["ratio"] > 1
     name = (key.a_arm if is_up else key.b_arm).partition("-")[0]
     which = "" if key.control is None else f"the {'newer' if is_up else 'older'} "
-    return f"in favour of {which}{FRAMEWORKS.get(name, name)}"
+    return f"in favour of {which}{FRAMEWORK_NAMES.get(name, name)}"
 
 
 def find_culprit(change: Mapping[str, Any]) -> str:
@@ -218,7 +218,7 @@ def find_culprit(change: Mapping[str, Any]) -> str:
     finding = change["finding"] or {}
     culprit = finding.get("culprit") or "not measured again"
     name = str(finding.get("names", {}).get(culprit, culprit))
-    return FRAMEWORKS.get(name, name)
+    return FRAMEWORK_NAMES.get(name, name)
 
 
 def find_size(change: Mapping[str, Any]) -> Ratio:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from benchcore import workloads
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import write_comparison
-from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, name_arm, name_case_in_words
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.requests import list_settings_of
 from benchcore.store.reports.operations import (
@@ -96,7 +96,7 @@ def _write_as_of(known: Sequence[Answer]) -> str:
 def _name_versions(row: Answer, of: Answer | None = None) -> str:
     """Versions of both sides of a row, or of an earlier pair of the same sides."""
     versions = row if of is None else of
-    sides = (f"{FRAMEWORKS[row[f'{s}_framework']]} {versions[f'{s}_version']}" for s in "ab")
+    sides = (f"{FRAMEWORK_NAMES[row[f'{s}_framework']]} {versions[f'{s}_version']}" for s in "ab")
     return " and ".join(sides)
 
 
@@ -127,7 +127,7 @@ def _describe_move(row: Answer, words: str) -> dict[str, blocks.Cell]:
 
 def _describe_slowness(row: Answer, pair: Answer) -> str:
     found = measure_slowness(pair)
-    side = FRAMEWORKS[row[f"{found.slow}_framework"]]
+    side = FRAMEWORK_NAMES[row[f"{found.slow}_framework"]]
     shown = format_speedup(*found.logs)
     versions = _name_versions(row, pair)
     return f"{side} takes {shown} as long, with {versions} ({pair['started_at']:%Y-%m-%d})"
@@ -156,7 +156,7 @@ def _turn(row: Answer) -> dict[str, Any]:
 
 
 def _name_side(row: Answer, side: str) -> str:
-    return f"{FRAMEWORKS[row[f'{side}_framework']]} {row[f'{side}_version']}"
+    return f"{FRAMEWORK_NAMES[row[f'{side}_framework']]} {row[f'{side}_version']}"
 
 
 def _describe(row: Answer) -> dict[str, blocks.Cell]:
@@ -176,7 +176,7 @@ def _describe(row: Answer) -> dict[str, blocks.Cell]:
 
 
 def _write_title(row: Answer) -> str:
-    slow, fast = (FRAMEWORKS[row[f"{row[side]}_framework"]] for side in ("slow", "fast"))
+    slow, fast = (FRAMEWORK_NAMES[row[f"{row[side]}_framework"]] for side in ("slow", "fast"))
     times = f"{slow} takes {row['factor']:.1f} times as long as {fast}"
     return f"{_name_operation(row)}: {times} on {row['device_model']}"
 

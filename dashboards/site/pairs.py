@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchcore.names import (
-    FRAMEWORKS,
+    FRAMEWORK_NAMES,
     name_arm,
     name_case_in_words,
     name_model,
@@ -75,5 +75,5 @@ def describe_pair(row: Mapping[str, Any]) -> dict[str, Any]:
     across = row["kind"] == "cross_framework"
     words = f"{a} against {b}" if across else f"{a} against its {row['b_role']} version"
     above = f"Above 1x, {a if across else 'the newer version'} is better."
-    sides = {f"{side}_name": FRAMEWORKS.get(row[f"{side}_framework"], "") for side in "ab"}
+    sides = {f"{side}_name": FRAMEWORK_NAMES.get(row[f"{side}_framework"], "") for side in "ab"}
     return {"id": pair_id(row), "words": words, "above": above, "sides": sides}

@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from benchcore.names import FRAMEWORKS, arm_label, name_arm, name_case_in_words
+from benchcore.names import FRAMEWORK_NAMES, arm_label, name_arm, name_case_in_words
 from benchcore.store.database import Engine
 from benchcore.store.metrics import find_tracked
 from benchcore.store.reports.certificates import list_certificates, list_measuring
@@ -172,7 +172,7 @@ def _sort_key(version: str) -> Version:
 
 
 def _title(key: Sequence[str]) -> str:
-    return f"{FRAMEWORKS.get(key[0], key[0])} {key[1]} against {key[2]}"
+    return f"{FRAMEWORK_NAMES.get(key[0], key[0])} {key[1]} against {key[2]}"
 
 
 def _framework_section(
@@ -186,7 +186,7 @@ def _framework_section(
         for row in releases[key]:
             metrics[row["noun"]].append(row)
     nouns = sorted(metrics, key=lambda noun: (noun != "step time", noun))
-    name = FRAMEWORKS.get(framework, framework)
+    name = FRAMEWORK_NAMES.get(framework, framework)
     maps = [_heat_map(framework, noun, keys, metrics[noun]) for noun in nouns]
     shown, rest = maps[:1], maps[1:]
     if rest:
@@ -223,7 +223,7 @@ def _trend_section(
     )
     caption = "The releases' changes multiplied, even small ones, with 99 % intervals."
     table = blocks.table(f"trends-{name_file(key[0])}", caption, columns, listed)
-    name = FRAMEWORKS.get(key[0], key[0])
+    name = FRAMEWORK_NAMES.get(key[0], key[0])
     title = f"{name} {key[1]} after several releases"
     return blocks.section(title, [table], id=f"trends-{name_file(key[0])}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcore.demo.story import MADE_UP
 from benchcore.names import (
-    FRAMEWORKS,
+    FRAMEWORK_NAMES,
     arm_label,
     name_case_in_words,
     name_setting,
@@ -106,9 +106,11 @@ def _describe_cell(
         "run": row["duel_run"],
         **describe_case(row),
         "setting": name_setting(row),
-        "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
+        "pair": arm_label(row["b_arm"])
+        or FRAMEWORK_NAMES.get(row["b_framework"], row["b_framework"]),
         "versions": ", ".join(
-            f"{FRAMEWORKS[row[f'{side}_framework']]} {row[f'{side}_version']}" for side in several
+            f"{FRAMEWORK_NAMES[row[f'{side}_framework']]} {row[f'{side}_version']}"
+            for side in several
         ),
         "fair": is_fair(row),
         **{name: round_log(row[key]) if counts else None for name, key in _LOGS},
@@ -206,7 +208,7 @@ def _span_versions(campaign: Campaign) -> dict[str, str]:
     found = dict[str, set[str]]()
     for row in campaign.rows("contenders"):
         if row["framework"] in COMPARED:
-            found.setdefault(FRAMEWORKS[row["framework"]], set()).add(str(row["version"]))
+            found.setdefault(FRAMEWORK_NAMES[row["framework"]], set()).add(str(row["version"]))
     spans = {name: sorted(versions, key=order_words) for name, versions in found.items()}
     return {name: " to ".join(dict.fromkeys((each[0], each[-1]))) for name, each in spans.items()}
 

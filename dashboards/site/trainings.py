@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchcore.names import FRAMEWORKS
+from benchcore.names import FRAMEWORK_NAMES
 from dashboards.epochs import list_epochs
 from dashboards.formatting import case_label, contender_label
 from dashboards.seeds import SIDES, format_accuracy, format_time, list_seeds
@@ -78,4 +78,4 @@ def _shorten(found: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
     kinds = {side: found[side]["framework"] for side in SIDES if found[side] is not None}
     if len(set(kinds.values())) < len(SIDES):
         return names
-    return {side: FRAMEWORKS[kind] for side, kind in kinds.items()}
+    return {side: FRAMEWORK_NAMES[kind] for side, kind in kinds.items()}
