@@ -91,7 +91,7 @@ def compare_all(
 
 
 def _holds(path: Path, quantity: str) -> bool:
-    """Reads no array: evidence of a large network has hundreds of megabytes."""
+    """Without reading an array: the evidence of a large network has hundreds of megabytes."""
     import numpy as np
 
     with np.load(path, allow_pickle=False) as archive:

@@ -1,7 +1,8 @@
-"""Steps that draw random numbers, proven with them: no two frameworks draw the same ones, so the
-harness gives every side the same bits in the order in which it draws. Then their losses must agree.
+"""Proves steps that draw random numbers. No two frameworks draw the same numbers, so the harness
+gives every side the same bits, in the order in which it draws. Then the losses of both sides must
+agree.
 
-A loss shows what its forward pass dropped, and the next one what the backward pass dropped.
+A loss shows what its forward pass dropped; the next loss shows what the backward pass dropped.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Read = Callable[[object], ByName]
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """What steps with given bits returned. `drawn` shows of each draw which numbers it would have
-    got: it begins with them, or is the generator's state."""
+    """What the steps with given bits returned. `drawn` identifies the numbers that each draw would
+    have got without them: its first numbers, or the state of the generator."""
 
     outputs: Sequence[ByName]
     drawn: Sequence[bytes]
@@ -39,7 +40,7 @@ step before them returned."""
 
 
 def make_bits(step: int, place: int, size: int) -> np.ndarray:
-    """Bits of the draw at this place of a step, uint32."""
+    """The bits of one draw of a step, as uint32; `place` is the draw's position in the step."""
     import numpy as np
 
     generator = np.random.Generator(np.random.PCG64([_SEED, step, place]))
@@ -47,7 +48,7 @@ def make_bits(step: int, place: int, size: int) -> np.ndarray:
 
 
 def make_uniform(step: int, place: int, size: int) -> np.ndarray:
-    """Numbers from 0 to below 1 of the same bits, float32, as JAX makes them of its own."""
+    """Numbers from 0 to below 1 in float32 from the same bits, computed as JAX computes its own."""
     import numpy as np
 
     return (make_bits(step, place, size) >> np.uint32(9)).astype(np.float32) * np.float32(2**-23)
@@ -56,8 +57,9 @@ def make_uniform(step: int, place: int, size: int) -> np.ndarray:
 def follow_draws(
     program: Program, start: Arrays, wait: Callable[[object], None], draw_given: DrawGiven
 ) -> Followed:
-    """From a start, after one step without random numbers: a later loss shows the mistakes of an
-    earlier one more clearly than rounding. Reset the program afterwards."""
+    """Run the steps with given bits, after one step without random numbers from `start`. Starting
+    one step later shows mistakes of the earlier step more clearly than rounding. Reset the program
+    afterwards."""
     inputs = program.place(start.inputs)
     program.use_random(False)
     program.reset(start.params)
@@ -68,7 +70,7 @@ def follow_draws(
 
 
 def join_losses(found: Followed) -> dict[str, np.ndarray]:
-    """The quantity `DROPPED`."""
+    """The losses as evidence: the quantity `DROPPED`."""
     import numpy as np
 
     each = [np.ravel(of[name]) for of in found.outputs for name in sorted(of)]

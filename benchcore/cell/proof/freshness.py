@@ -1,4 +1,5 @@
-"""Whether a step takes longer on unseen inputs: then it returns stored results for others."""
+"""Checks whether a step takes longer on unseen inputs: such a step returns stored results for
+inputs that it knows."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ T = TypeVar("T")
 
 
 def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[T]) -> None:
-    """Time steps in pairs, one on inputs of the rotation and one on fresh ones, in turn first.
+    """Time pairs of steps: one step on inputs of the rotation, one on fresh inputs, each first in
+    turn.
 
-    Raises StepUnlikeProofError where the fresh ones take half as long again in all pairs but one in
-    eight, which no noise does.
+    Raises StepUnlikeProofError if the fresh inputs take half as long again in all pairs but one in
+    eight. Noise does not do that.
     """
     until, pairs, longer = time.monotonic() + _LIMIT_S, 0, 0
     while pairs < _FEWEST or (pairs < _MOST and time.monotonic() < until):
@@ -44,15 +46,15 @@ def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[
 
 
 def choose_number(inputs: ByName, fewest: int, steps: int) -> int:
-    """How many sets of inputs a short block takes: one for each of the `steps` of a timed block, as
-    far as a cache of the CPU holds them."""
+    """Number of input sets of a short block: one per step of a timed block, as far as they fit into
+    a CPU's cache, and at least `fewest`."""
     num_bytes = sum(each.nbytes for each in inputs.values())
     return max(fewest, min(steps, _MOST_UNSEEN, _UNSEEN_BYTES // max(1, num_bytes)))
 
 
 def list_fresh(inputs: ByName) -> Iterator[dict[str, np.ndarray]]:
-    """Without end, inputs that no step has seen: floats a little larger each time. Without floats
-    the first array is rolled. All are copies, which a test may destroy."""
+    """Yield inputs that no step has seen, without end. Floats get a little larger each time;
+    without floats the first array is rolled. All arrays are copies."""
     for index in count(1):
         floats = [name for name, array in inputs.items() if array.dtype.kind == "f"]
         if floats:

@@ -1,4 +1,5 @@
-"""Steps after the timed ones: each changes the state, unless the proven step does not either."""
+"""Takes steps after the timed ones. Each must change the state, unless the proven step does not
+change it either."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
 
 
 class FurtherSteps:
-    """Takes some steps, and remembers those that left a group of the state as it was."""
+    """Takes further steps, and records those that left a group of the state unchanged."""
 
     def __init__(
         self, program: Program, rotation: Rotation[Any], synchronise: Callable[[object], object]
@@ -25,7 +26,7 @@ class FurtherSteps:
         """By group the state and the inputs of the first step that did not change it."""
 
     def take(self, step: Callable[[], object]) -> State:
-        """Take a few steps, or those of two seconds; the state after them."""
+        """Take 2 to 8 steps, until two seconds have passed. Returns the state after them."""
         until, state = time.monotonic() + _WATCHING_S, self._program.state()
         before = sample(state)
         for number in range(_MOST):
@@ -42,9 +43,9 @@ class FurtherSteps:
         return state
 
     def check(self, groups: Iterable[str]) -> None:
-        """Raises StepUnlikeProofError where a step left one of these groups as it was, and the same
-        step changes it after a reset to these parameters. A gradient may vanish: that of a sample
-        which the network has learnt. Counters that outlive a reset have some steps to show."""
+        """Raises StepUnlikeProofError if a step left one of these groups unchanged although the
+        same step changes it after a reset to the same parameters. A gradient may vanish for a
+        sample that the network has learnt. Counters outlive a reset, so several steps are tried."""
         for group in self._unmoved.keys() & set(groups):
             state, buffer = self._unmoved[group]
             for _ in range(_MOST):

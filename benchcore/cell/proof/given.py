@@ -1,7 +1,8 @@
-"""Whether arrays hold numbers of other arrays, in any order: then nothing was computed of them.
+"""Checks whether arrays hold only numbers of other arrays, in any order: then nothing was computed
+from them.
 
-A step may read what it was given, in its own layout, and `read` reports what the step returned.
-Work that moved from the step to where no clock runs makes numbers that stand in neither.
+A step may read what it was given, in its own layout, and `read` may report only what the step
+returned. Work that was moved out of the timed step makes numbers that are in neither.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ _FEWEST_KNOWN = 0.999
 def describe_read(
     read: Iterable[np.ndarray], given: Sequence[np.ndarray], *, exact: bool = True
 ) -> str:
-    """The manifest's reading: `ALL`, or the shapes of arrays that a step reads and wasn't given.
+    """The manifest's reading of what a step reads: `ALL`, or the shapes of arrays that it was not
+    given.
 
-    `given` are float32 or integers, as a workload makes them. Where a precision isn't `exact`, they
-    are given in bfloat16, too, and an array must hold the numbers of one of them, in any order:
-    each of its few different numbers stands in many arrays.
+    `given` are float32 or integer arrays, as a workload makes them. If a precision is not `exact`,
+    they are given in bfloat16, too. Such numbers repeat in many arrays, so an array must then hold
+    the numbers of one single given array, in any order.
     """
     large = [each for each in read if each.size > _FEW and not _is_plain(each)]
     foreign = (list_foreign if exact else list_other)(large, given) if large else []
@@ -63,14 +65,15 @@ def describe_read(
 
 
 def describe_uncomputed(arrays: Iterable[np.ndarray]) -> str | None:
-    """The manifest's reading of arrays that a step returns as they stood there before; None = only
-    single numbers, as the empty step returns one."""
+    """The manifest's reading of arrays that a step returns unchanged. None if they are only single
+    numbers, as the empty step returns one."""
     shapes = sorted({f"{each.dtype}{list(each.shape)}" for each in arrays if each.size > 1})
     return f"what it returns: {' '.join(shapes)}" if shapes else None
 
 
 def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays that neither reorder a known one nor are composed of numbers of known ones."""
+    """The arrays that are neither a given array in another order nor made of numbers of given
+    arrays."""
     import numpy as np
 
     found = [array for array in found if not any(np.array_equal(array, each) for each in known)]
@@ -94,13 +97,13 @@ def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> li
 
 
 def list_other(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays that neither reorder a known one nor one rounded to bfloat16."""
+    """The arrays that are not a given array in another order, rounded to bfloat16 or not."""
     sums = {_sum_values(each) for array in known for each in (array, _round(array))}
     return [array for array in found if _sum_values(array) not in sums]
 
 
 def _round(array: np.ndarray) -> np.ndarray:
-    """To bfloat16, and to the even one of two that are as near."""
+    """Round to bfloat16, ties to even."""
     import numpy as np
 
     if array.dtype.kind != "f":
@@ -111,7 +114,7 @@ def _round(array: np.ndarray) -> np.ndarray:
 
 
 def _flatten(array: np.ndarray) -> np.ndarray:
-    """In one row of float32 or int64; both zeros are one number."""
+    """Flatten to float32 or int64. -0.0 becomes 0.0."""
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -125,7 +128,7 @@ def _take_some(flat: np.ndarray) -> np.ndarray:
 
 
 def _sum_values(array: np.ndarray) -> tuple[int, int, str]:
-    """A number that equal values share in any order."""
+    """A checksum that does not depend on the order of the values."""
     import numpy as np
 
     flat = _flatten(array)
@@ -136,7 +139,7 @@ def _sum_values(array: np.ndarray) -> tuple[int, int, str]:
 
 
 def _is_plain(array: np.ndarray) -> bool:
-    """A mask, one number everywhere, or numbers in a row."""
+    """Whether an array is a mask, constant, or consecutive integers."""
     import numpy as np
 
     flat = _flatten(array)
@@ -176,7 +179,7 @@ class Readings:
     """Readings of settings of arms: those of `CHOSEN` that can be read."""
 
     def find_typical_size(self) -> int:
-        """The size of the operations up to which half of all elements are moved; 0 = none are."""
+        """The operation size up to which half of all elements are moved; 0 if none are moved."""
         moved = 0
         for size in sorted(self.sizes):
             moved += size
@@ -185,9 +188,9 @@ class Readings:
         return 0
 
     def list_unfair(self, num_shapes: int, reported: Iterable[Any] = ()) -> dict[str, str]:
-        """Readings of the manifest that only an unfair step has. One may call a compiled function
-        once for each of `num_shapes` of inputs, and must read the parameters that its program has
-        `reported`: settings are read from these."""
+        """Readings of the manifest that only an unfair step has. A step may call one compiled
+        function per shape of its inputs (`num_shapes`). It must read the parameters that its
+        program `reported`, because settings are read from these."""
         found = {}
         if any(identify(each) not in self.read for each in reported):
             found["params"] = "others than the step reads"
@@ -202,8 +205,8 @@ class Readings:
         return found
 
     def describe_memory(self, *, exact: bool) -> dict[str, str]:
-        """Readings of how much it reads, and in what. Where a precision is `exact`, the floats of a
-        state have 32 bits."""
+        """Readings of how many numbers a step reads, and in which dtypes. If a precision is
+        `exact`, the floats of a state must have 32 bits."""
         floats = [(_read_bits(dtype), size) for dtype, size in self.memory if "float" in dtype]
         integers = sum(size for dtype, size in self.memory if "int" in dtype)
         found = {
@@ -216,35 +219,40 @@ class Readings:
         return found
 
     def list_chosen(self, settings: Mapping[str, Collection[str]], use_case: str) -> dict[str, str]:
-        """Readings of the `settings` that a workload has, by framework, and of `ALWAYS`."""
+        """Readings of the `settings` that a workload has, by framework, and of those in
+        `ALWAYS`."""
         known = {name for of_framework in settings.values() for name in of_framework}
         if use_case != "per_sample_grad":
             known.discard("per_sample")
         return {name: each for name, each in self.chosen.items() if name in {*known, *ALWAYS}}
 
     def describe_rounded(self, updated: ByName) -> str:
-        """The manifest's reading of `rounded`, apart from roots as large as an array that is
-        `updated`: optimisers take them."""
+        """The manifest's reading of `rounded`. Roots of arrays as large as an `updated` one are
+        left out: optimisers take them."""
         sizes = {each.size for each in updated.values()}
         names = {name for name, size in self.rounded if name != "sqrt" or size not in sizes}
         return ", ".join(sorted(names)) or NONE
 
 
 def identify(array: Any) -> int:
-    """Of its memory in torch, and else of the array, which JAX does not change."""
+    """Identity of an array: of its storage in torch, otherwise of the array itself, as JAX's arrays
+    don't change."""
     torchs = getattr(array, "untyped_storage", None)
     return id(array) if torchs is None else torchs()._cdata
 
 
 def _read_bits(dtype: str) -> int:
-    """Of a number, by the name of its dtype: 8 of `float8_e4m3fn`; 0 of a mask."""
+    """Bits of a number by the name of its dtype: 8 of `float8_e4m3fn`; 0 of a mask."""
     digits = re.search(r"\d+", dtype)
     return int(digits[0]) if digits else 0
 
 
 class Returned:
     """What a step returned, copied before anybody looks at it: neither `read` nor `state` may
-    compute what they report. `start` has the parameters that it moves; None = it moves none."""
+    compute what they report.
+
+    `start` has the parameters that the step updates; None if it updates none.
+    """
 
     def __init__(self, outputs: object, start: Arrays | None) -> None:
         self._names = [] if start is None else list(_choose_some(start.params))
@@ -265,7 +273,7 @@ class Returned:
                 self._copies.append(copy_to_host(each))
 
     def check(self, read: ByName, state: State) -> None:
-        """Raises StepUnlikeProofError where reported numbers are not among those that the step
+        """Raises StepUnlikeProofError if reported numbers are not among those that the step
         returned."""
         params = state.get("params", {})
         late = [name for name, array in read.items() if self._misses(array)]

@@ -1,5 +1,5 @@
-"""What a step does on the host beside enqueueing its work: waits, clocks, files, arrays of the
-host, and long work of Python's own. A fair step does none of it."""
+"""Lists what a step does on the host besides enqueueing its work: waits, clocks, files, host
+arrays, and long Python code. A fair step does none of it."""
 
 from __future__ import annotations
 
@@ -58,11 +58,13 @@ def list_host_calls(
     by_calls: Callable[[], object] | None = None,
     seeing_operators: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[str]:
-    """Run one step under the interpreter's profiling hook, on its own thread, and one line by line
-    (`by_calls`, where operators of its arrays are not calls otherwise; some `seeing_operators`,
-    where they are not seen otherwise); before them another one, which prints the warnings that a
-    framework prints once. Their results are freed meanwhile: that may call a step's own code,
-    too."""
+    """Names of what a step does on the host.
+
+    Runs one step that prints warnings which a framework prints once, one under the interpreter's
+    profiling hook, some to measure host time, and one line by line. `by_calls` runs a step whose
+    array operators appear as calls; `seeing_operators` makes operators visible that otherwise are
+    not. Results are freed while a step is watched, as that may call the step's own code.
+    """
     step()
     found: set[str] = set()
 
@@ -93,13 +95,13 @@ def _take_and_free(step: Callable[[], object]) -> None:
 
 
 def _find_owner(bound: Any) -> Any:
-    """The class that has a function as its method: what it is bound to, or the class of that."""
+    """The class that a method is bound to, or whose instance it is bound to."""
     return bound if isinstance(bound, type) else type(bound)
 
 
 def _name_outside(called: Any) -> list[str]:
-    """A callable of the step's own code, such as a function of C's library, or one that waits and
-    is not a builtin function."""
+    """Name a callable that the step's own code calls: a function of a C library, or one that waits
+    without being a builtin function."""
     modules = [str(getattr(each, "__module__", "")) for each in (called, type(called))]
     named = [each for each in modules if each.startswith(_OUTSIDE)]
     if getattr(called, "__name__", "") in _NAMES and is_of_framework(called):
@@ -108,16 +110,17 @@ def _name_outside(called: Any) -> list[str]:
 
 
 def _is_of_jax(frame: FrameType | None) -> bool:
-    """Whether JAX itself made a call, maybe through numpy: its own dispatch works on arrays of the
-    host where a step is not jitted. That is another violation (manifest `compiled`), and nothing
-    that the step's code did. Nor is `reprlib`: eager gradients make an error's text and drop it."""
+    """Whether JAX itself made a call, possibly through numpy. Its dispatch works on host arrays if
+    a step is not jitted: the manifest's `compiled` reports that. Calls of `reprlib` are left out,
+    too: eager gradients build an error's text and drop it."""
     while frame is not None and _name_package(frame) in ("numpy", "reprlib"):
         frame = frame.f_back
     return frame is not None and _name_package(frame) in ("jax", "jaxlib")
 
 
 def reads_own_count(caller: FrameType, name: str, tensor: Any = None, *_: object) -> bool:
-    """Whether an optimiser of torch reads its count of steps, a tensor on the host: no wait."""
+    """Whether an optimiser of torch reads its step counter, a tensor on the host. That is not a
+    wait."""
     of_optimizer = str(caller.f_globals.get("__name__")).startswith("torch.optim.")
     return of_optimizer and name == "item" and tensor.device.type == "cpu"
 
@@ -127,7 +130,7 @@ def _name_package(frame: FrameType) -> str:
 
 
 def join_calls(calls: Iterable[str]) -> str:
-    """The manifest's reading."""
+    """The manifest's reading of these calls."""
     return " ".join(sorted(set(calls))) or NONE
 
 

@@ -1,6 +1,10 @@
-"""CPU time of Python's own within a step: of its code, and of what it calls beside its framework,
-whatever that is: many short calls, a long line, or a function of the standard library. So is a call
-of its framework in which no operator and no compiled function runs: a walk through a long list."""
+"""Measures the CPU time that a step spends in Python itself: in its own code, and in what it calls
+outside of its framework, such as many short calls, a long line, or a function of the standard
+library.
+
+A call of the framework in which no operator and no compiled function runs counts as such time, too:
+a walk through a long list.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +40,8 @@ _EMPTY_NS = 45_000
 
 
 def exceeds_host_time(step: Callable[[], object]) -> bool:
-    """Whether Python's own work takes long in each of some steps. Needs Python 3.12; before, no
-    step's is known."""
+    """Whether Python's own work takes too long in each of several steps. Always False before Python
+    3.12, which has no `sys.monitoring`."""
     if getattr(sys, "monitoring", None) is None:
         return False
     empty_ns = min(Watch().measure(_call_often).own_ns for _ in range(_TRIALS))
@@ -61,8 +65,8 @@ def _call_nothing() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Took:
-    """Nanoseconds of CPU time that were Python's own, and of all threads; calls of a framework;
-    arrays that the step returned."""
+    """CPU time in nanoseconds, of Python's own work and of all threads; number of calls of a
+    framework, and of arrays that the step returned."""
 
     own_ns: int
     whole_ns: int
@@ -89,7 +93,8 @@ _OF_DISPATCHER = f"{os.sep}explain{os.sep}torch_products.py"
 
 
 class Watch:
-    """Attributes a thread's CPU time to what runs between two events of the interpreter."""
+    """Attributes a thread's CPU time to the code that runs between two events of the
+    interpreter."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[object, _Call | None]] = []
@@ -100,7 +105,7 @@ class Watch:
         self._known: dict[CodeType, bool | None] = {}
 
     def measure(self, step: Callable[[], object]) -> Took:
-        """Run one step."""
+        """Run one step and measure it."""
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined] # since Python 3.12
         events, callbacks = monitoring.events, self._list_callbacks(monitoring.events)
         collects = gc.isenabled()
@@ -132,8 +137,8 @@ class Watch:
         )
 
     def _count_calls(self) -> int:
-        """As many calls that don't work as others, and a few more: contexts are entered and left,
-        and layers looked up."""
+        """Number of calls that get a share of free time: those that run an operator, as many
+        others, and a few more to enter contexts and look up layers."""
         works = sum(each.works for each in self._made)
         return works + min(len(self._made) - works, works + _IDLE)
 
@@ -150,7 +155,7 @@ class Watch:
         return {event: self._stamp(callback) for event, callback in found.items()}
 
     def _stamp(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """Of the watched thread only; what the callback itself takes is nobody's time."""
+        """Wrap a callback: it runs for the watched thread only, and its own time is not counted."""
 
         def run(code: CodeType, offset: int, called: object = None, *_: object) -> None:
             if threading.get_ident() == self._thread:
@@ -161,7 +166,7 @@ class Watch:
         return run
 
     def _note(self) -> None:
-        """Add the time since the last event, and the event."""
+        """Add the time since the last event to the code that ran."""
         took = time.thread_time_ns() - self._last_ns
         if call := self._find_call():
             call.took_ns += took
@@ -183,7 +188,7 @@ class Watch:
             self._mark()
 
     def _mark(self) -> None:
-        """All calls that run now work."""
+        """Mark all running calls as working."""
         for _, call in self._stack:
             if call is not None:
                 call.works = True
@@ -200,7 +205,7 @@ class Watch:
         self._stack.append((what, None if of_framework is False else call))
 
     def _find_call(self) -> _Call | None:
-        """The call of a framework whose work runs now."""
+        """The framework's call that runs now, if any."""
         return self._stack[-1][1] if self._stack else None
 
     def _pop(self, what: object) -> None:
@@ -210,7 +215,7 @@ class Watch:
                 return
 
     def _judge_code(self, code: CodeType) -> bool | None:
-        """True of a framework's code, False of a workload's, None of any other's."""
+        """True for a framework's code, False for a workload's, None for any other."""
         if code not in self._known:
             of_framework = any(each in code.co_filename for each in _FOLDERS)
             own = f"{os.sep}benchcore{os.sep}" in code.co_filename

@@ -1,6 +1,7 @@
-"""Work of Python's own within a step: loops of its code, and long calls of the standard library.
+"""Finds Python's own work within a step: loops of its code, and long calls of the standard library.
 
-Both make a side slower without a call of its framework."""
+Both make a side slower without a call of its framework.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<
 
 
 def list_host_work(step: Callable[[], object]) -> list[str]:
-    """Run one step line by line, and another one where a call took long: it must again."""
+    """Run one step line by line. If anything is found, run another step: only what is found twice
+    is returned."""
     found = _watch(step)
     return sorted(set(found) & set(_watch(step))) if found else []
 
@@ -75,7 +77,7 @@ def _is_own(frame: FrameType) -> bool:
 
 
 def is_own_code(code: CodeType) -> bool:
-    """Whether it is neither a package's nor Python's."""
+    """Whether code belongs neither to a package nor to Python."""
     return not any(each in code.co_filename for each in _LIBRARIES)
 
 
@@ -83,8 +85,8 @@ def is_own_code(code: CodeType) -> bool:
 def watch_calls(
     see: Callable[[Any], object], enter: Callable[[FrameType], object] | None = None
 ) -> Iterator[None]:
-    """Let `see` have whatever own code calls, before it runs, and `enter` the frames of all
-    functions that begin. Needs Python 3.12; before, they see nothing."""
+    """Pass everything that own code calls to `see`, before it runs, and the frames of all functions
+    that begin to `enter`. Nothing is seen before Python 3.12."""
     monitoring = getattr(sys, "monitoring", None)
     if monitoring is None:
         yield
@@ -113,6 +115,6 @@ def watch_calls(
 
 
 def _is_of_python(function: Any) -> bool:
-    """A builtin function or method, or the standard library's."""
+    """Whether a function is builtin or belongs to the standard library."""
     module = function.__module__ or type(function.__self__).__module__
     return str(module).partition(".")[0] in sys.stdlib_module_names

@@ -1,5 +1,5 @@
-"""How a JAX step draws random numbers, and what depends on data: both stand in its jaxpr. It also
-runs with bits that the harness gives in place of those that the step would draw."""
+"""Lists how a JAX step draws random numbers, and what depends on data, both from its jaxpr. It also
+runs the step with bits that the harness gives in place of those that the step would draw."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _FEW = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One operation that draws. `numbers` are of 32 bits each, as often as a loop draws them."""
+    """One operation that draws. `numbers` counts 32 bits each, times the runs of a loop."""
 
     generator: str
     numbers: int
 
 
 def list_draws(traced: Any) -> list[Draw]:
-    """Those whose results a step uses: XLA drops the others, and what they would have taken."""
+    """The draws whose results a step uses. XLA drops the others."""
     outputs = getattr(traced, "jaxpr", traced).outvars
     found, _ = _follow(traced, [True] * len(outputs), 1)
     return found
 
 
 def _follow(closed: Any, wanted: Sequence[bool], times: int) -> tuple[list[Draw], list[bool]]:
-    """The draws that the wanted outputs need, and which arguments these need."""
+    """The draws that the wanted outputs need, and which arguments they need."""
     jaxpr = getattr(closed, "jaxpr", closed)
     needed = {id(each) for each, want in zip(jaxpr.outvars, wanted, strict=True) if want}
     found: list[Draw] = []
@@ -94,7 +94,7 @@ def _varies(variable: Any) -> bool:
 
 
 def _list_sizes(equation: Any) -> Iterator[int]:
-    """Elements of the results of what is within an operation."""
+    """Number of elements of each result within an operation."""
     for inner in list_inner(equation):
         for each in walk_equations(inner):
             yield from (int(getattr(out.aval, "size", 0)) for out in each.outvars)
@@ -106,8 +106,8 @@ _LEAST_SHOWN = 4
 
 
 def draw_given(jax: Any, step: Callable[[], object], first: object, read: Read) -> Followed:
-    """Run the steps by their jaxpr, each on what the one before it returned in place of the arrays
-    that `first` returned. Afterwards the program holds tracers until it is reset."""
+    """Run the steps by their jaxpr. Each gets what the step before it returned, in place of the
+    arrays that `first` returned. Afterwards the program holds tracers until it is reset."""
     traced, shapes = jax.make_jaxpr(step, return_shape=True)()
     tree, sizes = jax.tree.structure(shapes), list(_list_drawn(traced))
     returned = {id(each): place for place, each in enumerate(jax.tree.leaves(first))}
@@ -134,7 +134,7 @@ def draw_given(jax: Any, step: Callable[[], object], first: object, read: Read) 
 
 
 def _list_drawn(closed: Any) -> Iterator[int]:
-    """How many numbers each draw has, in order, but for those of loops and branches."""
+    """How many numbers each draw has, in order, without draws in loops and branches."""
     for equation in getattr(closed, "jaxpr", closed).eqns:
         called = find_inlined(equation)
         if equation.primitive.name == _GIVEN:
@@ -147,14 +147,15 @@ _GIVEN = "random_bits"
 
 
 class _Drawing:
-    """Evaluates a jaxpr with given bits; `own` is what its draws begin with by themselves."""
+    """Evaluates a jaxpr with given bits. `own` collects the first numbers that each draw would have
+    got."""
 
     def __init__(self, jax: Any, bits: Sequence[Any]) -> None:
         self._jax, self._left = jax, iter(bits)
         self.own: list[Any] = []
 
     def evaluate(self, closed: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        """Its outputs."""
+        """The outputs of the jaxpr."""
         jaxpr = getattr(closed, "jaxpr", closed)
         known = dict(zip(map(id, (*jaxpr.constvars, *jaxpr.invars)), (*consts, *args), strict=True))
 

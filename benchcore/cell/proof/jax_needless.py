@@ -1,6 +1,6 @@
-"""Records the operations of a JAX step: its jaxpr runs once more, and returns every value, or two
-sums of its bits where all together would take too much memory. What XLA drops or merges by itself
-is not recorded."""
+"""Records the operations of a JAX step. Its jaxpr runs once more and returns every value, or two
+sums of each value's bits if all values would take too much memory. What XLA drops or merges by
+itself is not recorded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Value:
 
 @dataclass(frozen=True)
 class _Row:
-    """Stands in a key for the sums of an array's bits until they are known."""
+    """Stands for the values of an array in a key until they are known."""
 
     index: int
 
@@ -89,9 +89,9 @@ class _Entry:
 def record(
     jax: Any, step: Callable[[], object], is_eager: bool = False, inputs: object = ()
 ) -> Recorded:
-    """The operations of one step, which takes some of the `inputs`; if it `is_eager` they may all
-    be outside of compiled programs. Afterwards the program holds tracers until it is reset. Raises
-    TooLargeError."""
+    """The operations of one step. `inputs` are the inputs that it may take; `is_eager` allows
+    operations outside of compiled programs. Afterwards the program holds tracers until it is reset.
+    Raises TooLargeError."""
     traced = jax.make_jaxpr(step)()
     given = {id(each) for each in jax.tree.leaves(inputs)}
     tracing = _Tracing(jax, [id(each) in given for each in traced.consts], is_eager=is_eager)
@@ -139,7 +139,7 @@ def record(
 
 
 def _compare(near: NearValues, key: Hashable, value: Hashable, arrays: Sequence[Any]) -> None:
-    """Add what has a row with all of its numbers, in float32."""
+    """Compare a value with earlier ones if all of its float32 numbers are known."""
     match key:
         case (_Row(index=index), "float32" as dtype, int(size)):
             if arrays[index].dtype == dtype and arrays[index].size == size:
@@ -147,12 +147,12 @@ def _compare(near: NearValues, key: Hashable, value: Hashable, arrays: Sequence[
 
 
 def _hash(row: Any) -> int:
-    """Hash of the bytes; both zeros are one number."""
+    """Hash of the bytes. -0.0 counts as 0.0."""
     return hash((row if row.dtype.kind in "biu" else row + 0).tobytes())
 
 
 class _Tracing:
-    """Runs a jaxpr within a trace of JAX's, equation by equation."""
+    """Runs a jaxpr within a trace of JAX, equation by equation."""
 
     def __init__(self, jax: Any, are_inputs: Sequence[bool], *, is_eager: bool) -> None:
         self._jax, self._is_eager, self._are_inputs = jax, is_eager, are_inputs
@@ -163,7 +163,7 @@ class _Tracing:
         self.unusual: list[str] = []
 
     def run(self, traced: Any, given: Sequence[Any]) -> list[Any]:
-        """Every value that has a row."""
+        """All arrays that have a row, or two sums of the bits of each."""
         consts = [
             replace(self._add(each), of_inputs=is_input, of_others=not is_input)
             for each, is_input in zip(given, self._are_inputs, strict=True)
@@ -175,8 +175,8 @@ class _Tracing:
     def _evaluate(
         self, closed: Any, consts: Sequence[_Value], args: Sequence[_Value], program: int | None
     ) -> list[_Value]:
-        """The outputs. Outside of a `program` each equation is one, and runs though nothing uses
-        it."""
+        """The outputs. Outside of a `program` each equation is a program, and runs even if nothing
+        uses it."""
         jaxpr = getattr(closed, "jaxpr", closed)
         known = dict(zip(map(id, (*jaxpr.constvars, *jaxpr.invars)), (*consts, *args), strict=True))
 
@@ -247,8 +247,8 @@ class _Tracing:
         return self._add(array)
 
     def _add(self, array: Any) -> _Value:
-        """A value by the sums of its bits; single numbers, and keys of random numbers, each stand
-        for themselves."""
+        """A value that is identified by its contents. Single numbers and random keys are identified
+        by themselves."""
         dtypes = self._jax.dtypes
         if array.size <= 1 or dtypes.issubdtype(array.dtype, dtypes.extended):
             return _Value(array, self._make_key())
@@ -261,8 +261,8 @@ class _Tracing:
         return casts or any(each.is_of_floats for each in values)
 
     def _count_moved(self, name: str, reads: Sequence[Any], results: Sequence[_Value]) -> int:
-        """Elements of the largest array. Of indices none: JAX itself computes with them, as with
-        those that may be negative."""
+        """Elements of the largest array. 0 for indices: JAX itself computes with them, such as
+        negative ones."""
         arrays = [each.array for each in results]
         largest = max((each.size for each in (*reads, *arrays)), default=0)
         numpy = self._jax.numpy
@@ -280,7 +280,8 @@ class _Tracing:
 
 
 def _fold(name: str, values: Sequence[_Value]) -> float | None:
-    """The constant that an operation makes of constants: JAX's `uniform` has `floats * (1 - 0)`."""
+    """The constant that an operation computes from constants: JAX's `uniform` has `floats * (1 -
+    0)`."""
     numbers = [each.constant for each in values]
     if None in numbers or not numbers:
         return None
@@ -293,15 +294,15 @@ _FOLDED: Mapping[str, Callable[..., float]] = {"add": add, "sub": sub, "mul": mu
 
 
 def _walk(equation: Any, inside: bool) -> Iterator[Any]:
-    """An equation, and those `inside` it, which are not evaluated one by one."""
+    """An equation, and with `inside` also those within it."""
     yield equation
     for jaxpr in list_inner(equation) if inside else ():
         yield from walk_equations(jaxpr)
 
 
 def _describe_unusual(equation: Any) -> str:
-    """A fence by its name, or what hides its work. In a gradient JAX puts fences around what
-    `jax.checkpoint` computes again, so that XLA can't use the earlier results."""
+    """Name of a fence, or of an operation that hides its work. In a gradient JAX puts fences around
+    what `jax.checkpoint` computes again, so that XLA can't use the earlier results."""
     name, params = equation.primitive.name, equation.params
     is_again = name.startswith(_CHECKPOINTS) and params.get("differentiated")
     if is_again and params.get("prevent_cse", True):
@@ -315,8 +316,8 @@ def _describe_unusual(equation: Any) -> str:
 def _find_unchanged(
     name: str, params: Mapping[str, Any], values: Sequence[_Value]
 ) -> _Value | None:
-    """What an operation leaves as it is, so that XLA's simplifier drops it: optax's Adam has
-    `g**1`, and `nu + 0.0`."""
+    """The operand that an operation leaves unchanged, so that XLA's simplifier drops the operation:
+    optax's Adam has `g**1` and `nu + 0.0`."""
     if name == "integer_pow":
         return values[0] if params["y"] == 1 else None
     neutral, places = _NEUTRAL.get(name, (None, ()))
@@ -327,7 +328,7 @@ def _find_unchanged(
 
 
 def _list_live(jaxpr: Any, *, whole: bool) -> Iterator[tuple[int, Any]]:
-    """Equations with their places, without those that a compiler drops."""
+    """Equations with their positions, without those that a compiler drops."""
     needed = {id(each) for each in jaxpr.outvars}
     live = []
     for place, equation in reversed(list(enumerate(jaxpr.eqns))):

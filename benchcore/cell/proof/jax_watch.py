@@ -1,4 +1,4 @@
-"""Watches what a JAX step does beside its work."""
+"""Watches what a JAX step does besides its work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NUMBER_BYTES = 8
 
 
 def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
-    """Watched `to_end`, the last step is interrupted where it copies an array from the host."""
+    """Readings `host_calls` and `owed` of some steps. With `to_end`, one more step runs and is
+    interrupted when it copies an array from the host."""
     calls = list_host_calls(program.plain_step)
     if count_calls(program.plain_step)["module_calls"]:
         calls.append("a module of flax")
@@ -39,8 +40,8 @@ def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[
 
 
 def is_profiling() -> dict[str, object]:
-    """Whether a profile is recorded, or may be: the state of JAX's profiler, as far as it has it
-    where versions from 0.4.36 to 0.12 have."""
+    """The state of JAX's profiler: whether a profile is or may be recorded. Versions from 0.4.36 to
+    0.12 are known."""
     profiler = sys.modules.get("jax._src.profiler")
     state = getattr(profiler, "_profile_state", None)
     sessions = (getattr(state, each, None) for each in ("session", "profile_session"))
@@ -49,8 +50,8 @@ def is_profiling() -> dict[str, object]:
 
 
 def list_compiler_settings(jax: Any) -> dict[str, object]:
-    """The part of JAX's configuration by which XLA compiles, and stores what it compiled, and by
-    which random numbers are made: without `threefry_partitionable` of half as much work."""
+    """The part of JAX's configuration that affects how XLA compiles, where it stores programs, and
+    how random numbers are made: `threefry_partitionable` off halves that work."""
     values = jax.config.values.items()
     return {name: each for name, each in values if any(part in name for part in _OF_COMPILERS)}
 
@@ -59,23 +60,23 @@ _OF_COMPILERS = ("cache", "effort", "optimi", "prng", "threefry", "xla")
 
 
 def describe_compiled(jax: Any, step: Callable[[], object]) -> str:
-    """`yes` if a step is one call of a compiled function, `no` if it is any other call, or several.
-    Afterwards the program may hold tracers until it is reset."""
+    """`yes` if a step is a single call of a compiled function, otherwise `no`. Afterwards the
+    program may hold tracers until it is reset."""
     names = [each.primitive.name for each in jax.make_jaxpr(step)().eqns]
     return "yes" if len(names) == 1 and names[0] in JITS else "no"
 
 
 def _describe_owed(jax: Any, earlier: list[Any], outputs: object) -> str:
-    """Whether every array that a step made and left is among what it returns, as JAX knows it: the
-    harness waits for no other, such as those in a class that JAX was not shown."""
+    """Whether all arrays that a step made are among those that it returned, as JAX's pytrees show
+    them. The harness waits for no others, such as those in a class that JAX does not know."""
     known = {id(each) for each in (*earlier, *jax.tree.leaves(outputs))}
     lacking = [each for each in jax.live_arrays() if id(each) not in known]
     return f"all but {len(lacking)} arrays" if lacking else "all"
 
 
 def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Readings:
-    """What a step takes; it reads what it closes over. Of one that `is_eager` no calls
-    are counted. Afterwards the program may hold tracers until it is reset."""
+    """Readings of one step; it reads the arrays that it closes over. Programs are not counted if it
+    `is_eager`. Afterwards the program may hold tracers until it is reset."""
     traced = jax.make_jaxpr(lambda: list(list_arrays(step())))()
     found = {id(each): each for each in _list_constants(traced)}
     extended = jax.dtypes.extended  # keys of random numbers
@@ -100,7 +101,7 @@ _PRODUCTS = ("conv_general_dilated", "dot_general")
 
 
 def _list_chosen(traced: Any) -> dict[str, str]:
-    """Readings of settings: which equations are there, and whether `vmap` made all products."""
+    """Readings of settings: which operations there are, and whether `vmap` made all products."""
     names = {each.primitive.name for each in walk_equations(traced)}
     return {
         "aggregate": "sparse" if any(each.startswith("bcoo_") for each in names) else "scatter",
@@ -112,7 +113,7 @@ def _list_chosen(traced: Any) -> dict[str, str]:
 
 
 def _list_batched(jaxpr: Any, *, within: bool) -> Iterator[bool]:
-    """Of each product whether it, or the call that it is in, was batched by `jax.vmap`."""
+    """For each product whether it, or the call around it, was batched by `jax.vmap`."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         names = getattr(equation.source_info.name_stack, "stack", ())
         batched = within or any(
@@ -125,13 +126,14 @@ def _list_batched(jaxpr: Any, *, within: bool) -> Iterator[bool]:
 
 
 def _count_programs(traced: Any) -> int:
-    """Compiled functions that a step calls for more than a number."""
+    """Number of compiled functions that a step calls and that return more than a number."""
     calls = [each for each in traced.jaxpr.eqns if each.primitive.name in JITS]
     return sum(any(out.aval.size > 1 for out in each.outvars) for each in calls)
 
 
 def _list_rounded(traced: Any) -> list[tuple[str, int]]:
-    """But for the exponential of the derivative of an error function, as in GELU."""
+    """Exponentials, logarithms and roots in bfloat16, without the exponential in the derivative of
+    an error function, as in GELU."""
     found, derivatives = [], []
     for equation in walk_equations(traced):
         name, result = equation.primitive.name, equation.outvars[0].aval
@@ -152,7 +154,7 @@ _WITH_FUNCTION = ("pallas", "reduce", "scatter", "select_and", "sort")
 
 
 def _list_sizes(traced: Any) -> Iterator[int]:
-    """Elements of the largest array of each operation, as often as a loop runs."""
+    """Elements of the largest array of each operation, once per run of a loop."""
     for equation in getattr(traced, "jaxpr", traced).eqns:
         name, inner = equation.primitive.name, list(list_inner(equation))
         if inner and not name.startswith(_WITH_FUNCTION):
@@ -164,7 +166,7 @@ def _list_sizes(traced: Any) -> Iterator[int]:
 
 
 def _list_uncomputed(closed: Any) -> list[Any]:
-    """The constants that are among what it returns."""
+    """The constants that are returned unchanged."""
     constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     return [
         constants[origin]
@@ -174,7 +176,8 @@ def _list_uncomputed(closed: Any) -> list[Any]:
 
 
 def _find_origins(jaxpr: Any) -> list[Any]:
-    """Of each output the variable that it is, through functions that return what they are given."""
+    """For each output the variable that it comes from, through functions that return their
+    arguments."""
     origins: dict[Any, Any] = {}
     for equation in jaxpr.eqns:
         if equation.primitive.name in JITS:
@@ -192,7 +195,7 @@ def _find_origins(jaxpr: Any) -> list[Any]:
 
 
 def _list_constants(closed: Any) -> Iterator[Any]:
-    """Those of a jaxpr and of the jaxprs within it."""
+    """The constants of a jaxpr and of the jaxprs within it."""
     yield from (each for each in getattr(closed, "consts", ()) if hasattr(each, "dtype"))
     for equation in getattr(closed, "jaxpr", closed).eqns:
         for inner in list_inner(equation):

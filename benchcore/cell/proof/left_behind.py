@@ -1,4 +1,5 @@
-"""Whether the timed steps changed the state as the proof's steps do, and further ones still do."""
+"""Checks that the timed steps changed the state as the proof's steps do, and that further steps
+still do."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class StepUnlikeProofError(Exception):
 
 
 def list_checksums(state: State) -> dict[str, int]:
-    """By `group/name`."""
+    """Checksums by `group/name`."""
     return {name: _sum_bytes(array) for name, array in _list_arrays(state).items()}
 
 
@@ -43,8 +44,8 @@ def _sum_bytes(array: np.ndarray) -> int:
 
 
 def check_moved(at_start: Mapping[str, int], state: State) -> None:
-    """Raises StepUnlikeProofError where an array is not finite, or as it was at the start. Momenta
-    may be zero again: those of samples whose gradient has vanished."""
+    """Raises StepUnlikeProofError if an array is not finite, or is the same as at the start.
+    Momenta may be zero again, for samples whose gradient has vanished."""
     import numpy as np
 
     for name, array in _list_arrays(state).items():
@@ -61,9 +62,9 @@ def check_moved(at_start: Mapping[str, int], state: State) -> None:
 
 
 def share_moved(before: State, after: State) -> np.ndarray:
-    """The share of each parameter's numbers that differ, by name, without small arrays; then 1, so
-    that shares are compared as such. Evidence where rounding leaves an update no digits: a frozen
-    array, or a frozen part of one, shows."""
+    """The share of each parameter's numbers that differ, by name, without small arrays. A final 1
+    is the largest value, so shares are compared absolutely. This is evidence where rounding leaves
+    an update no digits: it shows frozen parameters, whole or in part."""
     import numpy as np
 
     params = before["params"]
@@ -76,7 +77,7 @@ def _list_arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def sample(state: State) -> dict[str, dict[str, np.ndarray]]:
-    """Some values of every array, the same ones each time, in float64."""
+    """Some values of every array as float64, always at the same positions."""
     return {
         group: {name: _sample(array) for name, array in of.items()} for group, of in state.items()
     }
@@ -87,8 +88,8 @@ def _sample(array: np.ndarray) -> np.ndarray:
 
 
 def check_step(before: State, after: State, wanted: State, precision: str) -> None:
-    """Raises StepUnlikeProofError where a step from `before` (zeros where absent) did not
-    lead to `wanted`."""
+    """Raises StepUnlikeProofError if a step from `before` (zeros where absent) did not lead to
+    `wanted`."""
     import numpy as np
 
     rounding = _ROUNDINGS.get(precision, _ROUNDING)
@@ -105,7 +106,7 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
 
 
 def check_loss(loss: float, proven: float, precision: str) -> None:
-    """Raises StepUnlikeProofError where a step on a batch of a data set has another loss than the
+    """Raises StepUnlikeProofError if a step on a batch of a data set has another loss than the
     proven step on the same batch."""
     if not abs(loss - proven) <= _LOSS_OFF.get(precision, _LOSS_OFF_FP32) * abs(proven):
         raise StepUnlikeProofError(
@@ -115,8 +116,8 @@ def check_loss(loss: float, proven: float, precision: str) -> None:
 
 
 def check_end(start: State, came: State, proven: State) -> None:
-    """Raises StepUnlikeProofError where steps did not lead to the state after the proof's: within a
-    third of the way, as rounding at kinks adds up."""
+    """Raises StepUnlikeProofError if the steps did not lead to the proof's final state. A third of
+    the distance is allowed, as rounding at kinks adds up."""
     names = start["params"].keys() & came.get("params", {}).keys()
     ordered = {name: start["params"][name] for name in sorted(names)}
     was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, proven))
@@ -172,7 +173,7 @@ def check_outputs(
 
 
 def list_same(before: State, after: State) -> list[str]:
-    """The groups whose arrays are all the same."""
+    """The groups in which every array is unchanged."""
     import numpy as np
 
     return [

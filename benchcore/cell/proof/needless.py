@@ -1,6 +1,6 @@
-"""Work that a step could leave out, which slows its own side: results that nothing uses, or that
-the step already had, also but for their last digits; and copies of its parameters. Values are known
-by what they hold, so it takes one run of the step."""
+"""Finds work that a step could leave out and that slows its own side: results that nothing uses,
+results that the step already had (also except for their last digits), and copies of its parameters.
+Values are compared by their contents, so one run of the step is enough."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation of a step. A value is anything hashable that equal arrays share."""
+    """One operation of a step. Its values are hashable keys; equal arrays have equal keys."""
 
     name: str
     reads: tuple[Hashable, ...]
@@ -46,7 +46,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """The operations of a step, in order, and what it left."""
+    """The operations of a step, in order, and what the step left."""
 
     operations: Sequence[Operation]
     needed: Collection[Hashable]
@@ -60,8 +60,8 @@ class Recorded:
 
 
 def describe_needless(record: Callable[[], Recorded]) -> dict[str, Any]:
-    """What a result document holds as `effective.products.needless`: the shares of elements and of
-    operations that are needless, and names."""
+    """`effective.products.needless` of a result document: the needless shares of elements and of
+    operations, with their names."""
     recorded = record()
     needless = list_needless(recorded)
     moving = [each for each in recorded.operations if each.elements]
@@ -81,8 +81,8 @@ def describe_needless(record: Callable[[], Recorded]) -> dict[str, Any]:
 
 
 def _merge_near(recorded: Recorded) -> Recorded:
-    """With one value for those that differ in their last digits, apart from what the step left: one
-    step moves a parameter by as little."""
+    """Treat values that differ only in their last digits as one. What the step left is excluded:
+    one training step changes a parameter by as little."""
 
     left, near = set(recorded.needed), recorded.near
 
@@ -110,8 +110,8 @@ _PART = 1 << 16
 
 
 class NearValues:
-    """Finds those among the values of a step, in the order in which they appear, by the lengths of
-    arrays and their projections on four fixed directions."""
+    """Finds values of a step that differ from an earlier one only in their last digits. Arrays are
+    compared by their lengths and by projections on four fixed directions."""
 
     def __init__(self) -> None:
         self.found: dict[Hashable, Hashable] = {}
@@ -120,7 +120,7 @@ class NearValues:
         self._signs: np.ndarray | None = None
 
     def add(self, value: Hashable, kind: Hashable, read: Callable[[], np.ndarray]) -> None:
-        """Only values of one `kind` are compared. `read` is called once for each value."""
+        """Compare a value with earlier ones of the same `kind`. `read` is called once per value."""
         if value in self._known:
             return
         self._known.add(value)
@@ -136,8 +136,8 @@ class NearValues:
         earlier.append((value, sketch))
 
     def _project(self, flat: np.ndarray) -> tuple[float, ...]:
-        """Its length, and the projections. Each part has a weight of its own, so that the same
-        parts in another order are another array."""
+        """The length and the projections of an array. Each part has its own weight, so the same
+        parts in another order differ."""
         import numpy as np
 
         if self._signs is None:
@@ -153,8 +153,9 @@ class NearValues:
 
 
 def list_needless(recorded: Recorded) -> list[Operation]:
-    """Those that move arrays, and whose results are not needed, neither themselves nor for what is,
-    or had been read or computed before. What reads nothing may be created again."""
+    """The operations that move arrays for nothing. Their results are not needed, directly or
+    through others, or had been read or computed before. An operation that reads nothing may run
+    again."""
     known: set[Hashable] = set()
     new: list[set[Hashable]] = []
     for each in recorded.operations:

@@ -1,4 +1,5 @@
-"""The code that measures, and the clocks that it reads: a program may replace none of it."""
+"""Lists the code that measures, and the clocks that it reads: a program must not replace any of
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _LIBRARIES = ("gc", "json", "numpy", "sys", "zlib")
 
 
 class _Identities(tuple[int, ...]):
-    """Identities of functions, and of their code and defaults, or of other values."""
+    """Identities of functions with their code and defaults, or of other values."""
 
     def __repr__(self) -> str:
         return "replaced"
@@ -32,7 +33,7 @@ class _Identities(tuple[int, ...]):
 
 def list_own_code() -> dict[str, object]:
     """Identities per clock, per module of ours (of everything that it names), and per library that
-    we compare with (of its functions)."""
+    compares results (of its functions)."""
     clocks = {f"time.{name}": _identify([getattr(time, name)]) for name in _CLOCKS}
     modules = {
         name: _identify(_list_values(module))
@@ -48,7 +49,7 @@ def list_own_code() -> dict[str, object]:
 
 
 def list_timed(program: Any) -> dict[str, object]:
-    """Identities of what a bound program is timed with: its own code may not replace them."""
+    """Identities of the parts of a bound program that are timed."""
     timed = (program.step, program.plain_step, program.rotation.take, program.rotation.buffers)
     return _name({"the timed step": _identify(timed)})
 
@@ -58,14 +59,14 @@ def _name(found: Mapping[str, object]) -> dict[str, object]:
 
 
 def identify(module: ModuleType, names: tuple[str, ...]) -> dict[str, object]:
-    """Identities of a framework's functions that the harness relies on, as far as it has them."""
+    """Identities of those functions of a framework that the harness relies on and that exist."""
     here = {name: getattr(module, name, None) for name in names}
     return _name({f"{module.__name__}.{name}": _identify([each]) for name, each in here.items()})
 
 
 def _list_values(module: ModuleType) -> Iterator[object]:
-    """What a module names: functions, constants, other modules, what containers hold, and what
-    stands in classes and in dataclasses such as a workload's SPEC. Not its own submodules."""
+    """What a module names: functions, constants, other modules, the contents of containers, and the
+    attributes of classes and of dataclasses such as a workload's SPEC. Submodules are left out."""
     for name, value in list(vars(module).items()):
         if name.startswith("__") or sys.modules.get(f"{module.__name__}.{name}") is value:
             continue
@@ -82,7 +83,7 @@ def _list_values(module: ModuleType) -> Iterator[object]:
 
 
 def _list_covered() -> list[str]:
-    """Methods of the harness's objects that an attribute of the object itself covers."""
+    """Methods of the harness's objects that are hidden by an attribute of the object."""
     objects = gc.get_objects()
     ours = {
         each

@@ -1,8 +1,8 @@
-"""Whether a program places its inputs by where their numbers stand, and not by what they are; and
-whether it places each of them once, with whole axes.
+"""Checks how a program places its inputs: by position, not by value, and each of them once, with
+whole axes.
 
-Numbers that were sorted, grouped or repeated as they were placed are numbers that were given:
-comparing arrays (see `given`) can't show it.
+Numbers that were sorted, grouped or repeated while they were placed are still numbers that were
+given, so comparing arrays (see `given`) can't show it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ _MOST_MARKED = 1 << 23
 def describe_inputs(
     place: Callable[[ByName], object], inputs: ByName, *, exact: bool = True
 ) -> str | None:
-    """The manifest's reading of how a program places its inputs; None = fairly."""
+    """The manifest's reading of how a program places its inputs; None if it is fair."""
     return describe_placing(place, inputs, exact=exact) or describe_axes(
         list_arrays(place(inputs)), inputs, exact=exact
     )
 
 
 def describe_axes(placed: Iterable[Any], inputs: ByName, *, exact: bool = True) -> str | None:
-    """The manifest's reading of inputs that do not stand there once, as they were given or with
-    their axes in another order or direction, whole or in runs of rows (with zeros after them); None
-    = they do.
+    """The manifest's reading of inputs that are cut up, repeated or changed; None if there are
+    none.
 
-    So images are no patches, and labels no rows of zeros and ones: both would be work of the step.
+    Fair are arrays as they were given, with axes in another order or direction, whole or in runs of
+    rows that zeros may follow, each once. So images must not be placed as patches, nor labels as
+    rows of zeros and ones: both would be work of the step.
     """
     if sum(each.nbytes for each in inputs.values()) > _MOST_COMPARED:
         return None
@@ -64,7 +65,7 @@ def describe_axes(placed: Iterable[Any], inputs: ByName, *, exact: bool = True) 
 
 
 def _find_origin(flat: np.ndarray, inputs: ByName, *, exact: bool) -> tuple[str, int] | None:
-    """The name of the array that these are the numbers of, and how many of it."""
+    """The input that these numbers come from, and how many of its numbers they are."""
     import numpy as np
 
     def is_same(some: np.ndarray, others: np.ndarray) -> bool:
@@ -92,7 +93,8 @@ def _find_origin(flat: np.ndarray, inputs: ByName, *, exact: bool) -> tuple[str,
 
 
 def _find_begins(run: np.ndarray, row: np.ndarray, *, off: float) -> np.ndarray:
-    """Where a row has the first numbers of a run; `off` is how far they may differ, relatively."""
+    """Positions in `row` at which the first numbers of `run` are found. `off` is the allowed
+    relative difference."""
     import numpy as np
 
     def is_close(some: np.ndarray, number: float) -> np.ndarray:
@@ -116,12 +118,13 @@ def _list_moved(array: np.ndarray) -> Iterator[np.ndarray]:
 def describe_placing(
     place: Callable[[ByName], object], inputs: ByName, *, exact: bool = True
 ) -> str | None:
-    """The manifest's reading of a program whose `place` orders or chooses numbers by their values;
-    None = it does not, or it can't be known: of more than 8 million numbers, and of small integers.
+    """The manifest's reading of a program whose `place` orders or chooses numbers by their values.
+    None if it does not, or if that can't be known: with more than 8 million numbers, or small
+    integers.
 
-    It places marks, each number another one, and then other marks: every number must move to where
-    the mark in its place moved. What is the same both times depends on no value. Where a precision
-    isn't `exact`, it holds no large marks: it places their digits one after the other.
+    Places marks that are all different, and then other marks. Every mark must move to the same
+    position both times; what is equal both times depends on no value. A precision that is not
+    `exact` holds no large marks: their digits are placed one after the other.
     """
     import numpy as np
 
@@ -148,14 +151,14 @@ _BASE = 128
 
 
 def _split(number: int) -> list[int]:
-    """Its digits, the smallest first."""
+    """The digits of a mark, the smallest first."""
     return [number % _BASE, *(_split(number // _BASE) if number >= _BASE else ())]
 
 
 def _place(
     place: Callable[[ByName], object], inputs: ByName, marks: np.ndarray, digits: int
 ) -> list[np.ndarray]:
-    """The marks as they were placed, together or by their digits."""
+    """The marks as they were placed, whole or by their digits."""
     if digits == 1:
         return _read(place(_mark(inputs, marks)))
     powers = [_BASE**digit for digit in range(digits)]
@@ -167,7 +170,7 @@ def _place(
 
 
 def _mark(inputs: ByName, marks: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays like the inputs, with these marks in order."""
+    """Arrays like the inputs, filled with these marks in order."""
     found, begin = {}, 0
     for name, array in inputs.items():
         of_this = marks[begin : begin + array.size]

@@ -1,8 +1,9 @@
-"""Whether timed steps do the same work as steps after a reset, before the proof reads anything of
-the program; and whether steps do the same work with random numbers and without.
+"""Checks that timed steps do the same work as steps after a reset, before the proof reads anything
+from the program; and that steps do the same work with and without random numbers.
 
 A program knows that it is watched when `place`, `read`, `reset`, `state` or `use_random` is called.
-So its own code's calls, and torch's operators, are listed before any of these calls and after."""
+So its own code's calls, and torch's operators, are listed before any of these calls and after.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ _COMPILED = "PjitFunction"
 
 
 def list_calls(step: Callable[[], object]) -> list[str]:
-    """What a step's own code calls, by name, and of JAX's compiled functions with the size of what
-    they are given: their fast path is closed once, so that a function of Python's has that. Needs
-    Python 3.12; before, it sees nothing.
+    """Names of what a step's own code calls. A compiled function of JAX is listed with the size of
+    its arguments; its fast path is closed once so that these can be read. Lists nothing before
+    Python 3.12.
 
-    Not in threads that run meanwhile: these are a switch, and call as often as time allows.
+    Threads that run meanwhile are left out: they are a switch, and their calls depend on time.
     """
     found: list[str] = []
     others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
@@ -72,8 +73,8 @@ def _name(called: Any) -> str:
 
 
 def _identify(compiled: Any) -> list[int]:
-    """A compiled function by its code and what that holds: one that is compiled anew in each step
-    is the same, and refused for its compilations."""
+    """Identify a compiled function by its code and its closure. A function that is compiled anew in
+    each step stays the same here; it is refused for its compilations."""
     function = getattr(compiled, "__wrapped__", compiled)
     held = [getattr(function, "__code__", function), *(getattr(function, "__defaults__", ()) or ())]
     for cell in getattr(function, "__closure__", ()) or ():
@@ -83,8 +84,8 @@ def _identify(compiled: Any) -> list[int]:
 
 
 def check_same(before: Sequence[str], after: Sequence[str]) -> None:
-    """Raises StepUnlikeProofError where as many steps did something else `before` the proof read
-    anything than `after` a reset."""
+    """Raises StepUnlikeProofError if steps `before` the proof read anything did other work than
+    equally many steps `after` a reset."""
     lacking, more = _subtract(after, before), _subtract(before, after)
     if lacking or more:
         raise StepUnlikeProofError(
@@ -94,8 +95,8 @@ def check_same(before: Sequence[str], after: Sequence[str]) -> None:
 
 
 def check_without_random(without: Sequence[str], drawing: Sequence[str]) -> None:
-    """Raises StepUnlikeProofError where steps without random numbers compute something else than as
-    many with them, apart from dropping."""
+    """Raises StepUnlikeProofError if steps without random numbers do other work than equally many
+    steps with them, except for dropping."""
     lacking = [each for each in _subtract(without, drawing) if not _is_of(_OF_MOVING, each)]
     allowed = (*_OF_DROPPING, *_OF_MOVING)
     more = [each for each in _subtract(drawing, without) if not _is_of(allowed, each)]

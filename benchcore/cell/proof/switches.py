@@ -1,4 +1,5 @@
-"""Global switches of a process and of its framework: a program may not change any of them."""
+"""Reads global switches of a process and of its framework: a program must not change any of
+them."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ Switches = Mapping[str, object]
 
 
 def list_process_switches() -> dict[str, object]:
-    """Those of the interpreter and of the operating system, the code that measures, and the
-    environment variables. Compilers may set folders that nobody has set."""
+    """Switches of the interpreter and the operating system, the code that measures, and environment
+    variables. Compilers may set folders that nobody has set."""
     variables = {
         f"variable {name}": value
         for name, value in os.environ.items()
@@ -63,7 +64,7 @@ def list_folders() -> dict[str, object]:
 
 
 def keeps_tiny() -> bool:
-    """Whether this thread does not flush numbers that are too small."""
+    """Whether this thread keeps subnormal numbers instead of flushing them to zero."""
     return _SMALLEST / 2 > 0
 
 
@@ -73,13 +74,14 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 def _list_own(functions: Iterable[Any]) -> list[str]:
-    """Names of those that belong to no library, such as what runs when memory is collected."""
+    """Names of the functions that belong to no library, such as callbacks of the garbage
+    collector."""
     codes = (getattr(each, "__code__", None) for each in functions)
     return [each.co_name for each in codes if each is not None and is_own_code(each)]
 
 
 def _list_watchers() -> list[object]:
-    """What the interpreter calls or records beside the code that runs."""
+    """What the interpreter calls or records besides the running code."""
     monitoring = getattr(sys, "monitoring", None)
     tools = [monitoring.get_tool(each) for each in range(_NUM_TOOLS)] if monitoring else []
     return [tracemalloc.is_tracing(), *(each for each in tools if each)]
@@ -89,8 +91,8 @@ _audit_hooks: list[str] = []
 
 
 def watch_audit_hooks() -> None:
-    """Note from now on who adds an audit hook: it is called whenever somebody looks at a program,
-    no one can remove it, and nothing else shows it."""
+    """Record from now on who adds an audit hook. A hook is called whenever somebody looks at a
+    program, it can't be removed, and nothing else shows it."""
     add = sys.addaudithook
 
     def note(hook: Any) -> None:
@@ -101,8 +103,8 @@ def watch_audit_hooks() -> None:
 
 
 def works_meanwhile() -> bool:
-    """Whether the process, or one that it started, takes CPU time while this thread waits, each of
-    some times. Nothing may be in a device's queue."""
+    """Whether this process, or one that it started, uses CPU time in each of several pauses of this
+    thread. The device's queue must be empty."""
     started = _list_started()
     for _ in range(_WAITS):
         time.sleep(_PAUSE_S)
@@ -114,8 +116,8 @@ def works_meanwhile() -> bool:
 
 
 def _list_started() -> list[Path]:
-    """The other processes of the group that this process leads, as a contender does: they freeze
-    and thaw with it, so they slow down its side alone."""
+    """The other processes of this process's group, if it leads one, as a contender does. They
+    freeze and thaw with it, so they slow down its own side only."""
     if os.getpgrp() != os.getpid() or sys.platform != "linux":
         return []
     found = []
@@ -127,7 +129,7 @@ def _list_started() -> list[Path]:
 
 
 def _read_used_s(others: Iterable[Path]) -> float:
-    """CPU time of this process and of others."""
+    """CPU time of this process and of `others`."""
     used_s = time.process_time()
     for each in others:
         for task in each.glob("task/*/schedstat"):
@@ -148,7 +150,7 @@ _OF_DRIVERS = ("NCCL", "cuda")
 
 
 def _list_priorities() -> list[tuple[object, ...]]:
-    """Those of any thread, and the CPUs that it may use, each once."""
+    """Priority, scheduler and CPUs of each thread, without repetitions."""
     found: set[tuple[object, ...]] = set()
     for task in _TASKS.iterdir():
         each = int(task.name)
@@ -162,7 +164,7 @@ def _list_priorities() -> list[tuple[object, ...]]:
 
 
 def _list_process_settings() -> list[str]:
-    """Those that Linux shows of any thread, each once."""
+    """Settings that Linux shows for each thread, without repetitions."""
     found: set[str] = set()
     for each in _TASKS.glob("*/status"):
         with suppress(OSError):
@@ -172,7 +174,7 @@ def _list_process_settings() -> list[str]:
 
 
 def _list_own_threads() -> list[str]:
-    """Of each other thread that runs own code: the outermost function of it."""
+    """For each other thread that runs own code, the outermost function of that code."""
     own = threading.get_ident()
     found = []
     for thread, frame in sys._current_frames().items():
@@ -183,9 +185,10 @@ def _list_own_threads() -> list[str]:
 
 
 def describe_changes(before: Switches, now: Switches) -> str:
-    """The switches that differ, or that all are as they were set.
+    """The switches that differ, or `AS_SET`.
 
-    A setting that did not exist before is none: a framework declares some where it first compiles.
+    A setting that did not exist before is no change: a framework declares some when it first
+    compiles.
     """
     unlike = [
         name
@@ -196,7 +199,7 @@ def describe_changes(before: Switches, now: Switches) -> str:
 
 
 class SwitchLog:
-    """Whether switches are at several moments as they were at first. `read` lists them."""
+    """Compares switches at several moments with their first values. `read` lists them."""
 
     def __init__(self, read: Callable[[], Switches]) -> None:
         self._reads = [read]
@@ -204,20 +207,20 @@ class SwitchLog:
         self.restart()
 
     def restart(self) -> None:
-        """Compare with what they are now."""
+        """Take the present values as the first ones."""
         self._before = self._read()
 
     def add(self, read: Callable[[], Switches]) -> None:
-        """Compare these, too, with what they are now."""
+        """Compare these switches, too, with their present values."""
         self._reads.append(read)
         self._before.update(read())
 
     def compare(self) -> None:
-        """Note what differs now."""
+        """Record what differs now."""
         self._found.add(describe_changes(self._before, self._read()))
 
     def describe(self) -> str:
-        """What differs now or did earlier, or that all are as they were set."""
+        """What differs now or differed earlier, or `AS_SET`."""
         self.compare()
         return "; ".join(sorted(self._found - {AS_SET})) or AS_SET
 

@@ -1,4 +1,5 @@
-"""Watches torch's compiler: its settings while it compiles, and whether it made a step whole."""
+"""Watches torch's compiler: its settings while it compiles, and whether it compiled a step as a
+whole."""
 
 from __future__ import annotations
 
@@ -33,16 +34,16 @@ _OF_SHAPES: Mapping[str, Mapping[str, str]] = {
 
 
 class CompilerSettings:
-    """What differs from the start in the settings of Dynamo, AOTAutograd and Inductor when a
-    compilation begins or ends. Needs torch 2.3 (`torch._dynamo.callback`)."""
+    """Compares the settings of Dynamo, AOTAutograd and Inductor at the beginning and the end of
+    each compilation with those at the start. Needs torch 2.3 (`torch._dynamo.callback`)."""
 
     def __init__(self) -> None:
         self._found: set[str] = set()
         self._handler: Any = None
 
     def watch(self, mode: str, shapes: str) -> None:
-        """Begin, before anything is compiled. Inductor's options of the `mode`, and Dynamo's of the
-        `shapes`, are no change."""
+        """Begin, before anything is compiled. What Inductor's `mode` and the setting `shapes`
+        change is allowed."""
         try:
             callback = import_module("torch._dynamo.callback")
         except ImportError:
@@ -63,7 +64,7 @@ class CompilerSettings:
         self._found.add(describe_changes(before, kept))
 
     def list_switches(self) -> dict[str, object]:
-        """What has differed so far, and whether each compilation is still seen."""
+        """What has differed so far, and whether every compilation is still seen."""
         if self._handler is None:
             return {"settings while compiling": []}
         callbacks = (*self._handler.start_callbacks, *self._handler.end_callbacks)
@@ -75,7 +76,7 @@ class CompilerSettings:
 
 def _list_settings() -> dict[str, object]:
     """Every setting as text: some are functions or lists, which code may change in place. Inductor
-    reads the folder of its caches from a variable each time."""
+    reads the folder of its caches from an environment variable each time."""
     found = list_folders()
     for module in filter(None, map(sys.modules.get, _CONFIGS)):
         short = module.__name__.split(".")[1].lstrip("_")
@@ -86,9 +87,9 @@ def _list_settings() -> dict[str, object]:
 
 
 def describe_whole(torch: Any, step: Callable[[], object], num_shapes: int) -> str:
-    """`yes` if all that a step computes is one compiled graph for each of `num_shapes` of inputs, a
-    second one of gradients, and its optimiser; else what it runs. Runs two steps. '' = not known,
-    where torch has no class of compiled graphs."""
+    """`yes` if a step runs only one compiled graph per shape of its inputs (`num_shapes`), one for
+    gradients, and its optimiser; otherwise what else it runs. Runs two steps. Empty if torch has no
+    class of compiled graphs."""
     if _find_graph_class() is None:
         return ""
     with _counting_graphs() as graphs:
@@ -122,14 +123,14 @@ def _describe_graphs(graphs: Counter[str], num_shapes: int) -> str:
 
 
 def _find_graph_class() -> Any:
-    """Where torch 2.6 and later have it."""
+    """The class of compiled graphs, which torch 2.6 and later have."""
     module = sys.modules.get("torch._inductor.output_code")
     return getattr(module, "CompiledFxGraph", None)
 
 
 @contextmanager
 def _counting_graphs() -> Iterator[Counter[str]]:
-    """Count the graphs that run, but not those of an optimiser."""
+    """Count the graphs that run, without those of an optimiser."""
     found: Counter[str] = Counter()
     graph_class = _find_graph_class()
     call = graph_class.__call__
@@ -148,8 +149,8 @@ def _counting_graphs() -> Iterator[Counter[str]]:
 
 
 def is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS) -> bool:
-    """Whether the innermost code that is no part of torch was reached neither from an optimiser nor
-    from modules that run compiled graphs (`of_graphs`)."""
+    """Whether the innermost code outside of torch was called neither from an optimiser nor from
+    modules that run compiled graphs (`of_graphs`)."""
     while frame is not None:
         name = find_module(frame)
         if name.startswith((_OPTIMIZERS, *of_graphs)):

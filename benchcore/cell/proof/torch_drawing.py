@@ -1,4 +1,4 @@
-"""Lets a step of torch draw bits that the harness gives, as it was written."""
+"""Runs a step of torch, as it was written, with random bits that the harness gives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchcore.program import ByName
 
 
 class UnknownDrawError(Exception):
-    """An operator draws numbers that can't be given."""
+    """An operator draws numbers in a way that the harness can't replace."""
 
 
 def draw_given(torch: Any, step: Callable[[], object], read: Read) -> Followed:
-    """Run the steps. Raises UnknownDrawError."""
+    """Run the steps with given bits. Raises UnknownDrawError."""
     outputs: list[ByName] = []
     drawn: list[bytes] = []
     place = 0
@@ -42,7 +42,7 @@ def draw_given(torch: Any, step: Callable[[], object], read: Read) -> Followed:
 
 
 def _bind(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """An operator's arguments by name: torch leaves out those that have their default."""
+    """An operator's arguments by name, with their defaults, which torch leaves out."""
     names = [each.name for each in func._schema.arguments]
     defaults = {each.name: each.default_value for each in func._schema.arguments}
     return {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
@@ -51,7 +51,7 @@ def _bind(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 def _replace(
     torch: Any, func: Any, given: dict[str, Any], out: Any, draw: Callable[[int], Any]
 ) -> Any:
-    """What the operator would have returned of other numbers."""
+    """The operator's results with other random numbers."""
     name = func._schema.name.partition("::")[2]
 
     def give(like: Any) -> Any:
@@ -75,7 +75,7 @@ def _replace(
 
 
 def read_generators(torch: Any, func: Any, kwargs: Any) -> list[bytes]:
-    """The states of those that an operator may draw from: a draw changes them, and dropout and
+    """The states of the generators that an operator may draw from. A draw changes them; dropout and
     attention don't always draw."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return []

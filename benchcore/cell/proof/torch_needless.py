@@ -1,4 +1,5 @@
-"""Records the operations of a torch step as it was written, with numbers for what tensors hold."""
+"""Records the operations of a torch step as it was written, with keys for the contents of
+tensors."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ _CHUNK = 1 << 22
 
 
 def record(torch: Any, step: Callable[[], object], inputs: object = ()) -> Recorded:
-    """The operations of one step, which takes some of the `inputs`. Those of one call from Python
-    belong together, and those of one backward pass that the autograd engine chooses; those of hooks
-    and checkpoints do not. Raises TooLargeError."""
+    """The operations of one step. `inputs` are the inputs that it may take. The operations of one
+    call from Python belong together, and so do those of one backward pass that the autograd engine
+    chooses; those of hooks and checkpoints do not. Raises TooLargeError."""
     recording = _Recording(torch, inputs)
     calls: list[object] = []
 
@@ -154,7 +155,7 @@ class _Recording:
         return [part for each in tensors for part in self._list_parts(each)]
 
     def _list_parts(self, tensor: Any) -> list[Any]:
-        """A sparse matrix has its places and its values."""
+        """The strided tensors of a tensor: a sparse matrix has indices and values."""
         if not tensor.is_sparse:
             return [tensor] if tensor.layout is self._torch.strided else []
         with self._unwatched():
@@ -168,7 +169,7 @@ class _Recording:
             yield
 
     def _number(self, tensor: Any) -> Hashable:
-        """By the bits in their order, the dtype and the layout. Both zeros are one number."""
+        """A key by the bits in their order, the dtype and the layout. -0.0 counts as 0.0."""
         torch = self._torch
         with self._unwatched():
             flat = tensor.detach().reshape(-1)
@@ -185,7 +186,7 @@ class _Recording:
         return number
 
     def _weigh(self, part: Any) -> Any:
-        """An odd factor for each place."""
+        """An odd factor for each position."""
         weights = self._weights.get(part.device)
         if weights is None or len(weights) < len(part):
             size = min(_CHUNK, max(1024, 2 * len(part)))
@@ -196,8 +197,8 @@ class _Recording:
 
 
 class _Origins:
-    """Of each storage whether its numbers come from the step's inputs or were drawn, and whether
-    they come from other tensors that were there before the step."""
+    """Tracks for each storage whether its numbers come from the step's inputs or were drawn, and
+    whether they come from other tensors that existed before the step."""
 
     def __init__(self, inputs: set[int]) -> None:
         self._inputs = inputs
@@ -206,8 +207,9 @@ class _Origins:
     def follow(
         self, read: set[int], made: set[int], added: set[int], changed: set[int], *, draws: bool
     ) -> bool:
-        """Note one operation, and return whether it reads nothing but those others. `made` are the
-        step's own storages; `added` those that the operation makes, `changed` that it writes to."""
+        """Record one operation, and return whether it reads only tensors from before the step that
+        are no inputs. `made` are the step's own storages, `added` those that the operation makes,
+        `changed` those that it writes to."""
         of_inputs = draws or bool(read & self._inputs)
         of_others = bool(read & self._others or read - made - self._inputs)
         for group, belongs in ((self._inputs, of_inputs), (self._others, of_others)):
@@ -227,14 +229,14 @@ def _find_storage(tensor: Any) -> int:
 
 
 def _describe_layout(tensor: Any) -> tuple[tuple[int, int], ...]:
-    """Sizes and strides, without axes that have one place."""
+    """Sizes and strides, without axes of size one."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return tuple((size, stride) for size, stride in pairs if size > 1)
 
 
 def _is_of_engine(frame: Any) -> bool:
-    """Whether no Python function of a hook, or of `torch.utils.checkpoint`, which computes again,
-    stands between the engine and the operation. Rules of `vmap` do."""
+    """Whether the autograd engine chose the operation: no Python function of a hook or of
+    `torch.utils.checkpoint`, which computes again, is between them. Rules of `vmap` may be."""
     while frame is not None and find_module(frame).startswith("torch."):
         if find_module(frame) in _ENGINE or find_module(frame) == _AGAIN:
             return find_module(frame) != _AGAIN

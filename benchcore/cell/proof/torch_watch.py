@@ -1,4 +1,4 @@
-"""Watches torch: its global switches, and what a step does beside its work."""
+"""Watches torch: its global switches, and what a step does besides its work."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _OF_MODES = "is_multithreading_enabled"
 
 
 def list_switches(torch: Any) -> dict[str, object]:
-    """What torch's own getters return, as far as it is a plain value; and whether this thread keeps
-    tiny numbers, for which it has no getter."""
+    """The plain values that torch's own getters return, and whether this thread keeps subnormal
+    numbers, for which torch has no getter."""
     found: dict[str, object] = {}
     for name in _list_getters(torch._C):
         try:
@@ -71,7 +71,8 @@ def _list_precisions(module: Any) -> dict[str, object]:
 
 
 def _list_hooks(torch: Any) -> dict[str, object]:
-    """What torch runs beside each operation, module, or saved tensor: it has no such getters."""
+    """What torch runs besides each operation, module or saved tensor. There are no getters for
+    these."""
     modules, autograd = torch.nn.modules.module, torch._C._autograd
     top = getattr(autograd, "_top_saved_tensors_default_hooks", lambda ignore: None)
     return {
@@ -95,8 +96,8 @@ def _list_getters(module: ModuleType) -> list[str]:
 
 
 def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
-    """Run three steps: one unwatched, one under Python's hook, and one under torch's, which
-    sees calls from C, too.
+    """Readings `host_calls` and `switches_within`. Runs several steps: unwatched, under Python's
+    hooks, and under torch's hook, which also sees calls from C.
 
     Needs torch 2.6 (`torch.compiler.set_stance`).
     """
@@ -140,9 +141,9 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
 
 
 def describe_graph(torch: Any, program: BoundProgram) -> str:
-    """The manifest's reading: whether what a step returns, or a gradient of it, holds a graph for a
+    """The manifest's reading: whether the results of a step, or their gradients, hold a graph for a
     backward pass that nobody runs. Inference must run in `inference_mode`, which saves neither a
-    graph nor version counters. Takes one step."""
+    graph nor version counters. Runs one step."""
     left = _list_dense(torch, list(list_arrays(program.plain_step())))
     gradients = [each.grad for each in left if each.is_leaf and each.grad is not None]
     if any(each.grad_fn is not None for each in (*left, *gradients)):
@@ -152,8 +153,8 @@ def describe_graph(torch: Any, program: BoundProgram) -> str:
 
 
 def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
-    """What one step's own code calls, and each operator of another one, with the shapes that it
-    returned."""
+    """What one step's own code calls, and the operators of another step with the shapes of their
+    results."""
     found: list[str] = []
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -170,7 +171,8 @@ def list_work(torch: Any, step: Callable[[], object]) -> list[str]:
 
 
 def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
-    """What a step takes: the whole memory of each tensor, as the step first read of it."""
+    """Readings of one step. Each tensor is copied with its whole memory when the step first reads
+    it."""
     made: set[int] = set()
     computed: set[int] = set()
     found: dict[int, Any] = {}
@@ -228,14 +230,14 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
 
 
 class _Chosen:
-    """How a step computes, where arms choose it."""
+    """Readings of settings that arms may choose."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.readings = {"aggregate": "scatter", "batching": "no vmap", "per_sample": "no vmap"}
 
     def see_operator(self, caller: FrameType, nested: object) -> None:
-        """An operator, with what it takes and returns."""
+        """Record an operator, with its arguments and results."""
         if _is_of_vmap(caller):
             self.readings.update(batching="vmap", per_sample="vmap")
         leaves = self._torch.utils._pytree.tree_leaves(nested)
@@ -243,8 +245,8 @@ class _Chosen:
             self.readings["aggregate"] = "sparse"
 
     def see_call(self, called: Any) -> None:
-        """A call by own code: kernels in Triton are no operators. Not run on a GPU, so that a
-        kernel that is not seen is not read as `compiler`."""
+        """Record a call by own code: kernels in Triton are no operators. As this was not run on a
+        GPU, a missing call is not read as `compiler`."""
         is_module = issubclass(type(called), self._torch.nn.Module)
         if is_module or "model" not in self.readings:
             self.readings["model"] = "modules" if is_module else "functions"
@@ -254,7 +256,7 @@ class _Chosen:
 
 
 def _is_of_vmap(frame: FrameType | None) -> bool:
-    """Whether `torch.func.vmap` is among what called it."""
+    """Whether `torch.func.vmap` is among the callers."""
     while frame is not None and find_module(frame) != "torch._functorch.vmap":
         frame = frame.f_back
     return frame is not None
@@ -263,7 +265,8 @@ def _is_of_vmap(frame: FrameType | None) -> bool:
 def _list_rounded(
     torch: Any, func: Any, args: tuple[Any, ...], out: object
 ) -> list[tuple[str, int]]:
-    """Of one operator. A power by an integer is a product."""
+    """Exponentials, logarithms and roots in bfloat16 of one operator. A power by an integer is a
+    product."""
     name = func._schema.name.partition("::")[2].removeprefix("_foreach").strip("_")
     if name not in ROUNDED or (name == "pow" and isinstance(args[1], int)):
         return []
@@ -273,7 +276,7 @@ def _list_rounded(
 
 
 def _identify(torch: Any, nested: object) -> set[int]:
-    """The memory of its tensors."""
+    """The storages of the tensors."""
     return {each.untyped_storage()._cdata for each in _list_dense(torch, nested)}
 
 
@@ -286,13 +289,13 @@ def _list_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
 
 
 def _name_generator(torch: Any, own: Any) -> str:
-    """Of the one that an operator was given, if any."""
+    """Name the generator that an operator was given, if any."""
     default = (None, torch.default_generator, *torch.cuda.default_generators)
     return USUAL_GENERATOR if any(own is each for each in default) else "one of its own"
 
 
 def describe_optimizers(torch: Any) -> str:
-    """How the optimisers update that the process holds; `usual` = as torch chooses."""
+    """How the optimisers of this process update; `usual` if torch chooses."""
     found = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
     chosen = {name for each in found for name in _UPDATES if each.defaults.get(name)}
     chosen.update(
@@ -302,8 +305,7 @@ def describe_optimizers(torch: Any) -> str:
 
 
 def describe_hooks(torch: Any) -> str:
-    """What is called beside the modules that the process holds, and beside the gradients of their
-    parameters."""
+    """Hooks of the modules in this process, and of their parameters' gradients."""
     objects = gc.get_objects()
     modules = [each for each in objects if issubclass(type(each), torch.nn.Module)]
     params = [param for each in modules for param in each._parameters.values() if param is not None]
@@ -322,7 +324,7 @@ _HOOKS = (
 
 
 def describe_compilers(torch: Any, mode: str) -> str:
-    """Options of compiled functions that are not those of their mode, and compilers that are not
+    """Options of compiled functions other than those of their mode, and compilers other than
     Inductor."""
     name = "_TorchCompileInductorWrapper"
     others = {type(each).__name__ for each in _list_compilers()} - {name}
@@ -346,7 +348,7 @@ def describe_shapes() -> str:
 
 
 def _list_compilers() -> list[Any]:
-    """The back ends that functions were compiled with, as torch's own cache of them lists."""
+    """The back ends that compiled functions, as torch's own cache lists them."""
     evaluated = sys.modules.get("torch._dynamo.eval_frame")
     found = getattr(evaluated, "cached_backends", {}).values()
     return [each for each in found if each is not None]  # None = one that runs nothing compiled
@@ -359,6 +361,6 @@ def _list_dense(torch: Any, nested: object) -> list[Any]:
 
 
 def _whole(tensor: Any) -> Any:
-    """All of the memory that it is a view of."""
+    """All of the storage that a tensor is a view of."""
     size = tensor.untyped_storage().nbytes() // tensor.itemsize
     return tensor.detach().as_strided((size,), (1,), 0)
