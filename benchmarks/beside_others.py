@@ -1,5 +1,5 @@
-"""Our duels beside other tools on the same functions: the seconds of a decision, how often each
-calls a function different from itself, and how often it finds 3 % more work.
+"""Compares our duels with other tools on the same functions: the seconds of a decision, how often
+each calls a function different from itself, and how often it finds 3 % more work.
 
     .venv/bin/python benchmarks/beside_others.py --seconds 900
 

@@ -1,4 +1,4 @@
-"""What a duel costs beside measuring, and whether that grows with their number: campaigns of duels
+"""What a duel costs besides measuring, and whether that grows with their number: campaigns of duels
 of the empty step, each with one start of two rounds and no passes.
 
     .venv/bin/python benchmarks/growth.py --duels 10 100 1000

@@ -1,4 +1,4 @@
-"""Figures of the way through Prefect to Slurm, beside bare `sbatch` of the same duels."""
+"""Figures of the way through Prefect to Slurm, compared with bare `sbatch` of the same duels."""
 
 from __future__ import annotations
 

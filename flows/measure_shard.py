@@ -1,4 +1,4 @@
-"""Measure the duels of one shard inside its allocation. Imports nothing that a job does without."""
+"""Measure the duels of one shard inside its allocation. Imports only what a job needs."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ _LATE = (
 
 
 class ForkedProcess:
-    """What the harness uses of a `subprocess.Popen`, of a child that another process started."""
+    """The part of `subprocess.Popen` that the harness uses, for a child that another process
+    started."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -132,7 +132,7 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
 def provision_sides(
     state: State, requests: Mapping[str, str], report: Report
 ) -> dict[str, EnvironmentRecord]:
-    """By framework the environment of its requested version."""
+    """The environments of the requested versions, by framework."""
     interpreters = find_interpreters()
     return {
         framework: provision(

@@ -1,8 +1,10 @@
-"""Stores the bytecode of what contenders load: none of them may write beside the code it runs.
+"""Stores the bytecode of what contenders load, as none of them may write to the folders of the code
+that it runs.
 
-Of bytecode Python checks only the date and size of its source, so a file that a crash or a full
-disk cut would end every contender. Each therefore ends with its hash, which Python ignores, and
-taking a snapshot removes files without their hash."""
+Python checks only the date and the size of the source, so a bytecode file that a crash or a full
+disk cut would end every contender. Each file therefore ends with its hash, which Python ignores,
+and taking a snapshot removes files without their hash.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, Role, 
 from benchcore.workloads.contract import Spec, size_case
 
 PRODUCTS_LATER = "products_later"
-"""In `effective`, beside `products`: those of the start that no program can foresee."""
+"""In `effective`, besides `products`: those of the start that no program can foresee."""
 
 
 def utc_now() -> str:

@@ -1,8 +1,8 @@
-"""Finds and ends processes that left their contender's group: they would run while it is frozen,
+"""Finds and ends processes that left their contender's group. They would run while it is frozen,
 and slow the other side down.
 
-Whatever a contender starts stays below the conductor, as it adopts what lost its parent. Other
-groups than those that the harness made have no business there.
+Whatever a contender starts stays below the conductor, which adopts processes that lost their
+parent. So any process group that the harness did not make is an escaped one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _adopts = False
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all processes below this one that lose theirs. Only then is any ended:
-    in another process, such as that of a test, they may be anybody's."""
+    """Become the parent of all processes below this one that lose theirs. Only then are processes
+    ended: elsewhere, such as in a test, they may belong to others."""
     global _adopts
     if sys.platform == "linux":
         set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -58,7 +58,7 @@ def end_escaped(groups: Collection[int]) -> list[str]:
 
 
 def list_escaped(groups: Collection[int]) -> list[Escaped]:
-    """Those below this process that run in none of these groups."""
+    """Processes below this one that run in none of these groups."""
     rows, below = dict(_read_processes()), {os.getpid()}
     while more := {pid for pid, row in rows.items() if row.parent in below} - below:
         below |= more

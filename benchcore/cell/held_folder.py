@@ -1,5 +1,6 @@
-"""Folders for a process's temporary files, such as shared memory. One that was killed can't remove
-its own, which would fill the memory: the next process that makes such a folder does."""
+"""Folders for a process's temporary files, such as shared memory. A process that was killed can't
+remove its folder, which would fill the memory, so the next process that makes such a folder removes
+it."""
 
 from __future__ import annotations
 

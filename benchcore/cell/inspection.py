@@ -1,4 +1,4 @@
-"""What is found out about a contender's timed step beside its evidence, in one start."""
+"""Inspects a contender's timed step in one start: everything about it besides its evidence."""
 
 from __future__ import annotations
 

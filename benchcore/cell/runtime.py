@@ -126,7 +126,7 @@ class Runtime(Protocol):
         ...
 
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
-        """Take steps to see what they do beside their work: readings of the manifest.
+        """Take steps to see what they do besides their work: readings of the manifest.
 
         `host_calls` are waits, clocks and copies from or to the host; `owed` names arrays of the
         state that the harness can't wait for; `switches_within` are global switches that a step

@@ -1,4 +1,4 @@
-"""The templates in `deployments/environments/`: what is installed beside a framework."""
+"""The templates in `deployments/environments/`: what is installed with a framework."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PAYLOAD = (
     *("cause", "culprit", "series", "metric", "change", "size", "moved"),
     *("differences", "conditions", "dashboard", "again", "search"),
 )
-"""What every alert and its event hold beside their `text`; None or empty = there is none."""
+"""What every alert and its event hold besides their `text`; None or empty = there is none."""
 
 
 def describe_release(
@@ -177,7 +177,7 @@ def _add_factors(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_case(workload: str, case_name: str, track: str) -> str:
-    """In words; the name in commands where the case is no longer in the catalogue."""
+    """The case in words; its name in commands if the catalogue no longer has it."""
     try:
         case = find_case(workload, spec_case(case_name))
     except UserError:

@@ -152,7 +152,7 @@ def describe_crashes(request: ReleaseRequest, state: State) -> str:
 
 
 def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
-    """What the alert and the event hold beside the sentence: what every alert does
+    """What the alert and the event hold besides the sentence: what every alert does
     (`alerts.PAYLOAD`, of the largest change), and the certificates."""
     request, changed = found.request, _list_changed(found.rows)
     first = changed[0] if changed else None

@@ -53,7 +53,7 @@ def find_duels(plan: Plan, request: ReleaseRequest) -> dict[_Key, int]:
 
 
 def key_of(row: Mapping[str, Any]) -> _Key:
-    """What `find_duels` lists the duel of a certificate by."""
+    """The key under which `find_duels` lists the duel of a certificate."""
     return case_of(row), row["a_arm"]
 
 

@@ -118,7 +118,7 @@ _WHY_NO_SETTING = {
 
 
 def list_own_settings(framework: str, settings: Mapping[str, str]) -> list[str]:
-    """Those of an arm that are not the default, as `KEY=VALUE`."""
+    """The settings of an arm that are not the default, as `KEY=VALUE`."""
     usual = {key: values[0] for key, values in _OPTIONS[framework].items()}
     usual["compile"] = _DEFAULT_MODE[framework]
     return [f"{key}={value}" for key, value in settings.items() if usual.get(key) != value]

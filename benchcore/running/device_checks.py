@@ -1,7 +1,7 @@
-"""Tries on a device what a night relies on, with short duels that no night ever sees.
+"""Tries on a device what a night relies on, with short duels that belong to no night.
 
-Runs for real on a CPU; for a GPU written from NVML's, CUDA's and the frameworks' documents, and not
-run on one.
+Runs on a CPU. For a GPU it was written from the documentation of NVML, CUDA and the frameworks, and
+was not run on one.
 """
 
 from __future__ import annotations

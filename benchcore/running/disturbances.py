@@ -1,5 +1,5 @@
-"""What is done about other programs on this machine: waiting until it is quiet, and measuring
-disturbed duels again, as well as those whose environment could not be built before."""
+"""Handles disturbances by other programs on this machine: waits until it is quiet, and measures
+disturbed duels again. So it does with duels whose environment could not be built before."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
 
 
 def count_duels(session: Session, campaigns: Sequence[str]) -> dict[str, int]:
-    """By campaign, the duel runs of these; one without any is left out."""
+    """Number of these duel runs by campaign. A campaign without any is left out."""
     found = dict[str, int]()
     query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
     for first in range(0, len(campaigns), _AT_ONCE):

@@ -50,7 +50,7 @@ def fit_spread(cases: Sequence[np.ndarray]) -> SpreadPrior | None:
 
 
 def drop_far(means: np.ndarray, far: float) -> np.ndarray:
-    """Without the one allocation that lies further than this from the middle of the others."""
+    """The allocations without one that lies further than this from the middle of the others."""
     if len(means) < 3:
         return means
     number = find_farthest(means)

@@ -1,4 +1,4 @@
-"""What other programs read beside the site: an Atom feed of events, badges, and the last night."""
+"""What other programs read besides the site: an Atom feed of events, badges, and the last night."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _locate(address: str) -> str:
 def list_badges(
     catalog: Mapping[str, Any], changes: Sequence[Change], night: Mapping[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """By file name, as shields.io reads an endpoint."""
+    """The badges by file name, in the format of shields.io's endpoints."""
     entry = _find_entry(catalog, night)
     still_open = sum(is_open(each) for each in changes if each["event"])
     tonight = ("no night yet", "lightgrey")

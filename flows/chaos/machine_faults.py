@@ -1,4 +1,4 @@
-"""Faults of the machine: its disk, its clock, its limits, and others who use it."""
+"""Faults of the machine: its disk, its clock, its limits, and other programs that use it."""
 
 from __future__ import annotations
 

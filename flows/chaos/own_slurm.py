@@ -38,7 +38,7 @@ UNFINISHED = ("R", "PD", "CG", "S")
 
 
 def list_variables(folder: Path) -> dict[str, str]:
-    """What clients of the cluster in this folder need."""
+    """Environment variables for clients of the cluster in this folder."""
     conf = folder / "etc" / "slurm.conf"
     return {"SLURM_CONF": str(conf), "DEADHEAT_SITES": str(folder / "sites")}
 
@@ -56,7 +56,7 @@ class OwnSlurm:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What its clients need."""
+        """Environment variables for its clients."""
         return list_variables(self.folder)
 
     def run(self, *command: str) -> str:

@@ -1,4 +1,4 @@
-"""Faults of processes: each of the night's is killed, stopped or continued by somebody else."""
+"""Faults of processes: each process of a night is killed, stopped or continued from outside."""
 
 from __future__ import annotations
 

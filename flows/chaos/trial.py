@@ -49,7 +49,7 @@ class Server:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What makes a command use it."""
+        """Environment variables that make a command use this server."""
         api = f"http://127.0.0.1:{self.port}/api"
         return {"PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": self.auth}
 
@@ -112,7 +112,7 @@ class Trial:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What is run, and run again."""
+        """The command that runs with the fault, and then once more."""
         if self.layer == "measuring":
             return (sys.executable, "-P", "-m", "flows.chaos.night", *self.arguments)
         builds = self.layer == "environments"

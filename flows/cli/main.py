@@ -52,7 +52,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ),
         (
             "waterfall",
-            "Measure what each PyTorch setting gains, from eager to CUDA graphs, beside JAX.",
+            "Measure what each PyTorch setting gains, from eager to CUDA graphs, against JAX.",
         ),
         (
             "tune",

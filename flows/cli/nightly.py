@@ -118,7 +118,7 @@ def _refuse(names: Iterable[str]) -> None:
 
 
 def print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
-    """What a campaign found. Exit code 1 if nothing counts."""
+    """Print what a campaign found. Exit code 1 if nothing counts."""
     void = outcome["void"]
     if as_json:
         print_json(outcome)

@@ -39,7 +39,7 @@ def waterfall(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Measure what each PyTorch setting gains, from eager to CUDA graphs, beside JAX."""
+    """Measure what each PyTorch setting gains, from eager to CUDA graphs, against JAX."""
     request = WaterfallRequest(
         workload=workload,
         case_filter=case,

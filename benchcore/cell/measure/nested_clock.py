@@ -1,4 +1,4 @@
-"""A clock of stages that lie within one another, as a trace within another one."""
+"""A clock for nested stages, such as a trace within another trace."""
 
 from __future__ import annotations
 

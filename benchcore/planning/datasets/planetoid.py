@@ -42,7 +42,7 @@ class _SparseMatrix:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """What the files need, and nothing else."""
+        """Load only the classes that the files need; refuse all others."""
         if global_name == "csr_matrix" and module_name.startswith("scipy.sparse"):
             return _SparseMatrix
         if (module_name, global_name) in _BUILTINS:

@@ -1,6 +1,6 @@
 """What the Guide answers: a case on a device with the arms of both sides, and when these led.
 
-Who remembers the times before a night gives them back: then only newer nights are read.
+A caller that passes the times from before a night reads only newer nights.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def list_disturbed(engine: Engine, campaign: str) -> list[str]:
 
 
 def list_unbuilt(engine: Engine, campaign: str) -> dict[str, set[str]]:
-    """By duel run of a campaign, the names of contenders whose environment could not be built. Not
-    of those that a suspicion rests on."""
+    """Names of contenders whose environment could not be built, by duel run of a campaign. Duel
+    runs that a suspicion rests on are left out."""
     query = (
         select(ContenderRun.duel_run, ContenderRun.name)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)

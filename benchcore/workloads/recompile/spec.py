@@ -2,7 +2,7 @@
 
 Each length is compiled for itself (JAX always, PyTorch with `shapes` = `static`), or PyTorch makes
 one program for all (`dynamic`; `automatic` does so once it meets a second length), or the batches
-of a `bucketed` case are padded to powers of two before. Beside the step's time, the pass measures
+of a `bucketed` case are padded to powers of two before. Besides the step's time, the pass measures
 lengths that the program has not seen: `Program.new_shapes`.
 """
 

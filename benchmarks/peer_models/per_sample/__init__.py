@@ -1,1 +1,1 @@
-"""A plain `jit(vmap(grad))` beside our per-sample gradients."""
+"""A plain `jit(vmap(grad))` to compare with our per-sample gradients."""

@@ -1,4 +1,4 @@
-"""A series goes on across a new METHOD, so a suspicion is of none."""
+"""Series continue across a new METHOD, so a suspicion no longer belongs to one."""
 
 from __future__ import annotations
 

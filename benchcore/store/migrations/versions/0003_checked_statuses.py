@@ -1,4 +1,5 @@
-"""Statuses are of a known set, and a duel run knows how many rows its document has."""
+"""Statuses are checked against a known set, and a duel run has the number of rows of its
+document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A failed check is critical or a warning, and a start knows the counters that its blocks lack."""
+"""A failed check has a severity (critical or warning), and a start has the counters that its blocks
+lack."""
 
 from __future__ import annotations
 

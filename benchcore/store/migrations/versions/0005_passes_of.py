@@ -1,4 +1,4 @@
-"""A duel run knows the earlier one whose passes hold for it."""
+"""A duel run refers to the earlier one whose passes hold for it."""
 
 from __future__ import annotations
 

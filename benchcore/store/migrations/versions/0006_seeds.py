@@ -1,4 +1,4 @@
-"""A start knows the seed of its weights, its inputs and the order of its data."""
+"""A start has the seed of its weights, its inputs and the order of its data."""
 
 from __future__ import annotations
 

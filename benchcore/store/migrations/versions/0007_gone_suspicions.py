@@ -1,4 +1,4 @@
-"""A suspicion can be gone, and duel runs are found by their time."""
+"""A suspicion can have the state `gone`, and an index finds duel runs by their time."""
 
 from __future__ import annotations
 

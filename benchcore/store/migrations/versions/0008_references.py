@@ -1,4 +1,4 @@
-"""A proof's columns have the name of what they compare: the references in float64."""
+"""A proof's columns are named for what they compare: the references in float64."""
 
 from __future__ import annotations
 
