@@ -87,7 +87,7 @@ class JaxRuntime:
         self._num_cache_hits += event == _CACHE_HIT
 
     def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
-        """As many as the setting `processes` chooses."""
+        """One per device if the setting `processes` chooses so, else one."""
         return devices if settings.get("processes") == "per-device" else 1
 
     def initialise(
@@ -212,7 +212,7 @@ class JaxRuntime:
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
-        """From the collectives in XLA's optimised program, and from the arrays' shards."""
+        """Read the collectives in XLA's optimised program, and the arrays' shards."""
         compiled = self._compile(program)
         exchanged = compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
         state = self._jax.tree_util.tree_leaves(program.held().get("state"))
@@ -229,7 +229,7 @@ class JaxRuntime:
         return self._compiled
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
-        """With `jax.profiler`; the size of a copy comes from the transfer guard, last of all."""
+        """Use `jax.profiler`. The transfer guard measures the size of a copy, last of all."""
         seen = profile_jax(
             self._jax,
             self._compile(program),
@@ -261,19 +261,19 @@ class JaxRuntime:
         return found
 
     def list_work(self, step: Callable[[], object]) -> list[str]:
-        """Its calls, among them those of compiled functions."""
+        """Names of the step's calls, those of compiled functions included."""
         return list_calls(step)
 
     def inspect_step(self, step: Callable[[], object]) -> Readings:
-        """Of its jaxpr."""
+        """Read the step's jaxpr."""
         return jax_watch.inspect_step(self._jax, step, self._is_eager)
 
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
-        """By its jaxpr."""
+        """Run the step's jaxpr with given bits."""
         return jax_drawing.draw_given(self._jax, step, first, read)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """From XLA's program of the step, the jaxpr of several steps, and the values of one."""
+        """Count in XLA's program of the step, the jaxpr of several steps, and the values of one."""
 
         def find_needless() -> dict[str, Any]:
             jax, settled = self._jax, program.settle(self.synchronise)

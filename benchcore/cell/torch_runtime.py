@@ -61,7 +61,7 @@ class TorchRuntime:
         self._usual_attention = attention.list_in_torch(torch)
 
     def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
-        """One for each device."""
+        """One per device."""
         return devices
 
     def initialise(
@@ -197,7 +197,7 @@ class TorchRuntime:
         """A CUDA stream runs in order, so waiting for these would drain it."""
 
     def compile_seconds(self) -> dict[str, float | None]:
-        """By Dynamo's own clock."""
+        """Read Dynamo's own clock."""
         return torch_compilation.read_seconds(self._dynamo() if self.num_compilations() else None)
 
     def num_compilations(self) -> int:
@@ -215,7 +215,7 @@ class TorchRuntime:
         return None
 
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
-        """From the collectives that this process took part in, and its parts of the tensors."""
+        """Read the collectives that this process took part in, and its parts of the tensors."""
         exchanged = count_in_torch(self._torch, program.step, self._place.size)
         parts = [
             each.to_local() if hasattr(each, "to_local") else each
@@ -225,7 +225,7 @@ class TorchRuntime:
         return {"communicated_bytes": exchanged, "state_bytes_per_device": here or None}
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
-        """With `torch.profiler`; a further step counts Python's calls."""
+        """Use `torch.profiler`. One more step counts Python's calls."""
         seen = profile_torch(
             self._torch,
             lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
@@ -252,19 +252,19 @@ class TorchRuntime:
         return found
 
     def list_work(self, step: Callable[[], object]) -> list[str]:
-        """Its calls, and what torch's dispatcher sees."""
+        """Names of the step's calls, and of the operators that torch's dispatcher runs."""
         return torch_watch.list_work(self._torch, step)
 
     def inspect_step(self, step: Callable[[], object]) -> Readings:
-        """What torch's dispatcher sees."""
+        """Watch what torch's dispatcher runs."""
         return torch_watch.inspect_step(self._torch, step)
 
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
-        """With what its operators return replaced."""
+        """Replace the results of the operators that draw."""
         return torch_drawing.draw_given(self._torch, step, read)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """From what its compiled graphs call, what the step requests, and its values."""
+        """Count what its compiled graphs call, what the step requests, and its values."""
         step = program.plain_step
 
         def find_needless() -> dict[str, Any]:
