@@ -22,7 +22,7 @@ from result_documents import (
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, read_duels
-from benchcore.store.frames.contenders import start_frame
+from benchcore.store.frames.contenders import run_frames
 from benchcore.store.ingest import ingest_spool
 from data_checks import suites, validation
 from data_checks.check import check_campaign, read_frames
@@ -373,7 +373,7 @@ def test_a_duel_ingested_while_frames_are_read_waits_for_the_next_check(
         monkeypatch.undo()
         contenders = read_frames(engine, CAMPAIGN).contenders
         ingest(state, late).dispose()
-        return contenders, start_frame(engine, CAMPAIGN)
+        return contenders, run_frames(engine, CAMPAIGN)[1]
 
     monkeypatch.setattr("data_checks.check.run_frames", read_runs)
     frames = read_frames(engine, CAMPAIGN)

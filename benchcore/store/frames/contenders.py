@@ -72,7 +72,8 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 
 def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`contender_frame` and `start_frame`, read together, as both need the starts."""
+    """`contender_frame`, and one row per start without its blocks and latencies. Read together, as
+    both need the starts; None = of every campaign."""
     contenders, starts = _read_contenders(engine, campaign)
     amounts = _take_earlier_passes(engine, contenders)
     sentinels, unlike = read_sentinels(engine, campaign), read_unlike(engine, campaign)
@@ -206,17 +207,11 @@ def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, f
     return found
 
 
-def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row per start of a contender run, without its blocks and latencies; None = of every
-    campaign."""
-    return _read_starts(engine, campaign).drop(columns="latency_ns")
-
-
 def _read_starts(
     engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """`start_frame` with the column `latency_ns`. With `only` some metrics of contenders, without
-    the columns that just others need."""
+    """One row per start, with its latencies. With `only` some metrics of contenders, the columns
+    that just others need are left out."""
     profiled = only is None or not set(only).isdisjoint(_OF_PROFILE)
     of_start = _OF_START if only is None else _OF_AMOUNTS
     if only is not None and profiled:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.frames.contenders import contender_frame, start_frame
+from benchcore.store.frames.contenders import contender_frame, run_frames
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import StartRun
 from benchcore.verdict.duel.ratios import Ratio
@@ -45,7 +45,7 @@ def test_a_start_is_judged_by_its_valid_blocks(engine: Engine, state: State) -> 
     frame = contender_frame(engine, CAMPAIGN)
     assert list(frame["num_blocks"]) == [12, 12]  # kept
     assert list(frame["num_degraded"]) == [6, 0]
-    assert list(start_frame(engine, CAMPAIGN)["num_degraded"]) == [2, 2, 2, 0, 0, 0]
+    assert list(run_frames(engine, CAMPAIGN)[1]["num_degraded"]) == [2, 2, 2, 0, 0, 0]
 
 
 def test_the_time_of_a_step_comes_from_its_valid_blocks(engine: Engine, state: State) -> None:

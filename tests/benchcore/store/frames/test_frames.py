@@ -12,7 +12,7 @@ from sent_statements import record_statements
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.frames.contenders import amount_frame, contender_frame, start_frame
+from benchcore.store.frames.contenders import amount_frame, contender_frame, run_frames
 from benchcore.store.frames.duels import equivalence_frame, failed_check_frame
 from benchcore.store.frames.profiles import profile_frame
 from benchcore.store.frames.ratios import ratio_frame
@@ -32,6 +32,12 @@ CASE = [
     "batch",
     "precision",
 ]
+
+
+def read_starts(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    return run_frames(engine, campaign)[1]
+
+
 WANTED = {
     contender_frame: [
         *CASE,
@@ -59,7 +65,7 @@ WANTED = {
         *["warm_up_s", "process_peak_bytes", "planned_starts", "planned_rounds"],
         "stopped_by",
     ],
-    start_frame: [
+    read_starts: [
         *CASE,
         *["name", "framework", "start_index", "status", "contender_status", "caches", "num_blocks"],
         *[
@@ -191,7 +197,7 @@ def test_latency_pools_all_starts_and_energy_comes_from_the_start_that_has_it(
     assert row["host_boundness"] == pytest.approx(2e6 / row["median_step_ns"])
     assert (row["gross_mj"], row["net_mj"]) == (4.0, 3.0)
     assert row["process_baseline_bytes"] == 500_000
-    assert list(start_frame(engine)["cache_hits"].iloc[:3].fillna(-1)) == [-1, 3, -1]
+    assert list(read_starts(engine)["cache_hits"].iloc[:3].fillna(-1)) == [-1, 3, -1]
     for missing in ("latency_p50_ns", "host_boundness", "gross_mj"):
         assert pd.isna(other[missing])
 
