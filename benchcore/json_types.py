@@ -75,12 +75,14 @@ def from_json(kind: type[_T], value: Any) -> _T:
     another one is, for an unknown field, and for a number, text or list that is something else.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"wanted a {kind.__name__} as a JSON object, got {value!r:.100}")
+        raise ValueError(f"wanted the JSON object of {kind.__name__}, got {value!r:.100}")
     types, required = _list_fields(kind)
     missing, unknown = sorted(required - value.keys()), sorted(value.keys() - types.keys())
     if missing or unknown:
+        lacks = [f"lacks {', '.join(missing)}"] if missing else []
+        has = [f"has unknown {', '.join(unknown)}"] if unknown else []
         raise ValueError(
-            f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
+            f"wanted a complete {kind.__name__}, got one that {' and '.join(lacks + has)}; "
             "write it again with this version of deadheat"
         )
     return kind(**{key: _read_field(key, types[key], each) for key, each in value.items()})

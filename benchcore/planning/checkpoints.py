@@ -160,7 +160,7 @@ def _check_size(size: int, wanted: Described, path: Path) -> None:
     exact = 4 * sum(math.prod(shape) for _, shape in wanted.values())
     if size > 4 * exact + _ROOM:
         raise UserError(
-            f"wanted a state dict of some {exact / 1e6:.0f} MB, got {show(path)} with "
+            f"wanted a state dict of about {exact / 1e6:.0f} MB, got {show(path)} with "
             f"{size / 1e6:.0f} MB; save the model's state_dict() alone"
         )
 

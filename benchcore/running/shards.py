@@ -194,7 +194,10 @@ def load_shard(state: State, campaign: str, shard: str, token: str) -> Shard:
     Raises CampaignIncompleteError if this is not the folder in which the shard was written.
     """
     if not _ID.fullmatch(shard):
-        raise UserError(f"wanted the id of a shard, 16 hexadecimal digits, got {shard[:100]!r}")
+        raise UserError(
+            f"wanted the id of a shard, 16 hexadecimal digits, got {shard[:100]!r}; start a "
+            "campaign on a Slurm site, which starts its shards"
+        )
     path = campaign_folder(state, campaign) / "shards" / f"{shard}.json"
     found = _read_shard(path) if path.exists() else None
     if found is None or found.token != token:

@@ -63,9 +63,12 @@ def read_lock(engine: Engine, sha256: str) -> str:
     with Session(engine) as session:
         texts = list(session.scalars(select(EnvironmentLock.text).where(begins).limit(2)))
     if len(texts) != 1 or len(sha256) < _FEWEST_SHOWN:
+        why = "with which several locks begin" if texts else "with which no lock begins"
+        if len(sha256) < _FEWEST_SHOWN:
+            why = "which is shorter"
         raise UserError(
             f"wanted the first {_FEWEST_SHOWN} digits or more of a lock's SHA-256, got "
-            f"{sha256[:70]!r}, with which {'several begin' if texts else 'none begins'}; take "
-            "`lock_sha256` from `deadheat environments --json` or from a result document"
+            f"{sha256[:70]!r}, {why}; take `lock_sha256` from `deadheat environments --json` or "
+            "from a result document"
         )
     return texts[0]

@@ -303,7 +303,7 @@ def test_a_plan_of_an_older_version_lacks_fields_with_defaults_only(tmp_path: Pa
     assert load_plan(path) == plan
     del document["site"]
     path.write_text(json.dumps(document))
-    with pytest.raises(UserError, match=r"Plan lacks \['site'\]"):
+    with pytest.raises(UserError, match="complete Plan, got one that lacks site;"):
         load_plan(path)
 
 
