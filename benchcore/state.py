@@ -88,7 +88,7 @@ class State:
         return self.link(f"{campaign}/index.html")
 
     def link(self, address: str) -> str:
-        """The URL of an address within the site, such as `events.html#event-1`: under
+        """The URL of an address within the dashboard, such as `events.html#event-1`: under
         DEADHEAT_DASHBOARD_URL if it is set, else of the file."""
         served = variables.DASHBOARD_URL.read()
         if served:

@@ -24,7 +24,7 @@ METRICS = {
 }
 """File, metric, caption and factor of each table and chart."""
 _WIDTH, _STEP = 360, 15
-# Okabe and Ito's palette, for color-blind readers, beside the site's colors.
+# Okabe and Ito's palette, for color-blind readers, besides the dashboard's colors.
 _COLORS = (*COLORS[:2], "#009e73", COLORS[2], "#cc79a7", "#b8a000")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 

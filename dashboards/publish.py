@@ -1,4 +1,4 @@
-"""Publish a campaign on the site: read its rows, write its data, refresh the shared pages."""
+"""Publish a campaign on the dashboard: read its rows, write its data, refresh the shared pages."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from dashboards.site.releases import (
 from dashboards.site.tonight import describe_campaign
 
 MOST_DUELS = 2000
-"""Duel runs whose pages a new site gets: it is there within a minute."""
+"""Duel runs whose pages a new dashboard gets: it is there within a minute."""
 LAYOUT = 3
-"""Number of the data's layout. A site of another number is built again from the database."""
+"""Number of the data's layout. A dashboard of another number is built again from the database."""
 _Changed = TypeVar("_Changed")
 _STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
 """Pages of their own that campaigns can have besides, by file, with their titles."""
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
-    """Add the campaign to the site, or replace it there; a new site gets the newest campaigns.
+    """Add the campaign to the dashboard, or replace it there; a new one gets the newest campaigns.
 
-    Returns the site's first page if it shows this campaign, else the campaign's page. Raises
+    Returns the dashboard's first page if it shows this campaign, else the campaign's page. Raises
     UserError if the database has no results of the campaign.
     """
     engine = open_database(state.database_url)
@@ -71,7 +71,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
 def _publish(
     files: SiteFiles, state: State, engine: Engine, campaigns: Sequence[str]
 ) -> dict[str, Any]:
-    """Add these campaigns, to a new site the newest ones as well; the catalogue."""
+    """Add these campaigns, to a new dashboard the newest ones as well; the catalogue."""
     catalog, names = _read_catalog(files), campaigns
     if catalog is None:
         newest = list_newest_campaigns(engine, MOST_DUELS)
@@ -90,8 +90,8 @@ def _publish(
 
 
 def _change_site(state: State, change: Callable[[SiteFiles], _Changed]) -> _Changed:
-    """Change the site, one process at a time. Damaged data is set aside first, and made again from
-    the database as that of a new site."""
+    """Change the dashboard, one process at a time. Damaged data is set aside first, and made again
+    from the database as that of a new dashboard."""
     with hold_lock(state.site / ".publish.lock"):
         try:
             return change(SiteFiles(state.site))
@@ -114,7 +114,7 @@ def remove_files(state: State, removals: Sequence[Removal]) -> int:
 
 def refresh_pages(state: State) -> None:
     """Write again what all campaigns share, as after a change was confirmed; nothing without a
-    site."""
+    dashboard."""
     if not state.site.exists():
         return
 
@@ -136,7 +136,7 @@ def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
 
 
 def _read_catalog(files: SiteFiles) -> dict[str, Any] | None:
-    """None if there is no site of this layout yet."""
+    """None if there is no dashboard of this layout yet."""
     found = files.read("catalog")
     return found if found is not None and found.get("layout") == LAYOUT else None
 
@@ -303,14 +303,14 @@ def _find_page(site: Path, catalog: Mapping[str, Any], campaign: str) -> Path:
 
 
 def read_page(state: State, campaign: str) -> str | None:
-    """The published data of the campaign's page; None if it is not on the site."""
+    """The published data of the campaign's page; None if it is not on the dashboard."""
     path = SiteFiles(state.site).path_of(f"campaigns/{campaign}")
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
     """Restore the campaign's page to `before`, as `read_page` returned it, or remove the campaign
-    from the site if it was not there."""
+    from the dashboard if it was not there."""
     if before is not None:
         replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
         return

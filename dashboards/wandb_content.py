@@ -230,7 +230,7 @@ def _read_verdict(state: State, campaign: str) -> str:
 
 
 def _link(page: str) -> str | None:
-    """The address of a published page; None where the site is served nowhere."""
+    """The address of a published page; None where the dashboard is served nowhere."""
     served = variables.DASHBOARD_URL.read()
     return f"{served.rstrip('/')}/{page}" if served else None
 

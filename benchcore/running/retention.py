@@ -26,7 +26,7 @@ DOCUMENTS = "documents, by packing them"
 DATA_DOCS = "Data Docs"
 _PAGES = "data/duels/*.js"
 _SHARED_PAGES = ("data/*.js", "data/pages/*.js")
-"""Of the site: the content of each duel's page, and what all nights share."""
+"""Of the dashboard: the content of each duel's page, and what all nights share."""
 _DUEL_RUN = re.compile(r"\b[0-9a-f]{16}\b")
 _DOCS = re.compile(r'"([^"/]+)/checks/')
 """The campaign, quoted, of a link to its Data Docs."""
@@ -74,10 +74,10 @@ def list_removals(
 
     A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
     (evidence, logs, caches), and the packages of environments that only they used; the lock of each
-    stays. Their documents are packed, and their duels' pages go unless the site links them from a
-    page that all nights share. Their Data Docs go unless such a page of a duel links them.
-    `needed_environments` are keys of environments to keep as well. Of
-    snapshots only today's stay, and the current one.
+    stays. Their documents are packed, and their duels' pages go unless the dashboard links them
+    from a page that all nights share. Their Data Docs go unless such a page of a duel links them.
+    `needed_environments` are keys of environments to keep as well. Of snapshots only today's stay,
+    and the current one.
     """
     old, kept = _split_campaigns(state, keep_nights)
     needed = {*needed_environments, *_list_keys(kept)}

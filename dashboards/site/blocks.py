@@ -25,7 +25,7 @@ def text(*parts: str | Cell, tone: Tone = "plain") -> Block:
 
 
 def link(text: object, href: str, title: str = "") -> dict[str, Any]:
-    """A cell that opens an address relative to the site's root."""
+    """A cell that opens an address relative to the dashboard's root."""
     return {"text": str(text), "href": href, **({"title": title} if title else {})}
 
 

@@ -1,4 +1,4 @@
-"""The charts of the site: Vega-Lite specifications without data, which pages fill by name.
+"""The charts of the dashboard: Vega-Lite specifications without data, which pages fill by name.
 
 A chart's datasets are its arguments; `blocks.chart` names them.
 """

@@ -1,4 +1,5 @@
-"""The site's files: data that pages load on demand, what all pages share, and each page's shell."""
+"""The dashboard's files: data that pages load on demand, what all pages share, and each page's
+shell."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ POLICY = (
     "img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
 )
 _ONCE = ("duels/", "campaigns/")
-"""Data of one campaign only, so not held in memory while a whole site is built."""
+"""Data of one campaign only, so not held in memory while a whole dashboard is built."""
 _BEFORE, _AFTER = "deadheat.receive(", ");\n"
 
 
 @dataclass
 class SiteFiles:
-    """The files of one site. Data is read once and written by `flush`, only where it changed. Where
-    many campaigns are added, `flush_own` writes what no other one changes."""
+    """The files of one dashboard. Data is read once and written by `flush`, only where it changed.
+    Where many campaigns are added, `flush_own` writes what no other one changes."""
 
     root: Path
     _read: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -125,7 +126,8 @@ def _write_vega(path: Path) -> None:
 
 
 def render_shell(page: Page, *, root: str = "", campaign: str = "", notice: str = "") -> str:
-    """A page without its content, which its script loads. `root`: the way to the site's root."""
+    """A page without its content, which its script loads. `root`: the path to the dashboard's
+    root."""
     return (
         open_templates(_FOLDER)
         .get_template("page.html.j2")

@@ -22,8 +22,8 @@ def refresh_guide_rows(
     files: SiteFiles, engine: Engine, campaigns: Collection[str]
 ) -> list[Answer]:
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured
-    are read again, from what the site remembers of their nights and those since; others stay as the
-    site remembers them."""
+    are read again, from what the dashboard stores of their nights and those since; others stay as
+    the dashboard stores them."""
     stored = _read(files)
     new = list_answers(engine, campaigns=campaigns, remembered=stored)
     again = {name_case_of(each) for each in new}

@@ -343,7 +343,7 @@ def runs_page(
     catalog: Mapping[str, Any], num_older: int = 0, downloads: Block | None = None
 ) -> Block:
     """Every night, release and single run, newest first, each with its page. `num_older` of the
-    database are not on the site. `downloads` is a section with links to files."""
+    database are not on the dashboard. `downloads` is a section with links to files."""
     entries = list(reversed(catalog["campaigns"]))
     nights = [_night_row(each) for each in entries if each["kind"] == "nightly"]
     others = [_run_row(each) for each in entries if each["kind"] != "nightly"]

@@ -1,4 +1,4 @@
-"""What other programs read besides the site: an Atom feed of events, badges, and the last night."""
+"""What other programs read from the dashboard: an Atom feed of events, badges, the last night."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def write_machine_files(
     changes: Sequence[Change],
     night: Mapping[str, Any] | None,
 ) -> None:
-    """Write `feed.xml`, `badges/*.json` and `latest.json` into the site. `night` is the page of the
-    newest night, None = there is none yet."""
+    """Write `feed.xml`, `badges/*.json` and `latest.json` into the dashboard. `night` is the page
+    of the newest night, None = there is none yet."""
     replace_text(site / "feed.xml", write_feed(changes))
     for name, badge in list_badges(catalog, changes, night).items():
         replace_text(site / "badges" / f"{name}.json", _as_json(badge))
@@ -143,7 +143,7 @@ def describe_latest(
 
 
 def _describe_pair(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Natural logs of PyTorch's time over JAX's, as the site has them."""
+    """Natural logs of PyTorch's time over JAX's, as the dashboard has them."""
     shown = (
         "words",
         "model",

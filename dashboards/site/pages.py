@@ -1,4 +1,4 @@
-"""The table of the site's pages: adding one is a row here, and a script or blocks to show."""
+"""The table of the dashboard's pages: adding one is a row here, and a script or blocks to show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A file in the site's root. `nav` is its entry in the navigation; empty = it has none.
+    """A file in the dashboard's root. `nav` is its entry in the navigation; empty = it has none.
 
     `script` draws it; `blocks_page.js` shows the blocks of `data/pages/STEM.js`.
     """

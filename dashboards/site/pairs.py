@@ -1,4 +1,4 @@
-"""Cases and pairs as the site names them: keys of files and addresses, and words."""
+"""Cases and pairs as the dashboard names them: keys of files and addresses, and words."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ const deadheat = (() => {
   const waiting = new Map(); // name -> {resolve}, of data files that were asked for
   const loads = new Map();
 
-  // Only links into the site and to the web: an address from a result never runs a script.
+  // Only links into the dashboard and to the web: an address from a result never runs a script.
   function safeAddress(address) {
     const text = String(address);
     if (/^https?:\/\//i.test(text)) return text;
@@ -57,7 +57,7 @@ const deadheat = (() => {
     if (resolve) resolve(value);
   }
 
-  // Like load, but null where the site has no such file.
+  // Like load, but null where the dashboard has no such file.
   const loadIfThere = (name) => load(name).catch(() => null);
 
   // The state of a page is in its address after #: key=value&key=value. An anchor has no "=".

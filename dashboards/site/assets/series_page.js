@@ -128,7 +128,7 @@
 
   async function one(catalog, state) {
     const found = catalog.cases.find((each) => each.key === state.case);
-    if (!found) throw new Error("This address names a case that is not on this site");
+    if (!found) throw new Error("This address names a case that is not on this dashboard");
     const pair = found.pairs.find((each) => each.id === state.pair) || found.pairs[0];
     const all = (await readRows(found)).filter((row) => row.pair === pair.id).map((row) => ({ ...row, ...pair.sides }));
     const measured = catalog.metrics.filter((metric) => all.some((row) => row.metric === metric.key));
