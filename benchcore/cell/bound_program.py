@@ -83,7 +83,8 @@ class BoundProgram:
         return len(getattr(self._case, "lengths", ())) or 1
 
     def settle(self, synchronise: Synchronise) -> Step:
-        """The step, some steps after the known start: values that were zero or one have moved."""
+        """The step, after some steps from the known start: values that were zero or one have
+        changed."""
         self.program.reset(self._start.params)
         for _ in range(_FEWEST_SETTLED):
             synchronise(self.plain_step())

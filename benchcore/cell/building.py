@@ -71,7 +71,7 @@ def make_other_arrays(spec: Spec, case: Any, seed: int) -> Arrays:
 
 
 def make_start(spec: Spec, case: Any, seed: int, when: str) -> Arrays | None:
-    """The start that the evidence of a moment is of; None = the known one."""
+    """The start from which the evidence of this moment is computed; None = the known one."""
     if when == KNOWN:
         return None
     arrays = make_other_arrays(spec, case, seed)

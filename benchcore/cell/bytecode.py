@@ -24,8 +24,8 @@ _HEADER_BYTES = 16
 
 def store_bytecode(workload: str) -> None:
     """Compile the harness, one workload and what its specification imports for this Python, unless
-    it was done: else each contender would in each start. What can't be written is compiled there,
-    as before."""
+    that was done before: otherwise each contender would compile in each start. Files that can't be
+    written are compiled there, as before."""
     import_spec(workload)
     for source in _list_sources():
         path = Path(cache_from_source(str(source)))

@@ -22,7 +22,7 @@ FAIR = (NONE, AS_SET, "all", "yes")
 
 
 class Inspection:
-    """`alone` is whether no other process must follow the steps."""
+    """Inspects the step of one start. `alone`: no other process must follow the steps."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class Inspection:
         self._draws = False
 
     def list_switches(self) -> dict[str, object]:
-        """What the contender's own switches lack: what is timed, and work between steps."""
+        """Switches that the contender's own list lacks: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
 
     def check_block(self, steps: int) -> None:
-        """Run and check a short block where timed ones have so many `steps`. Raises
+        """Run and check a short block. `steps` is the length of a timed block. Raises
         StepUnlikeProofError."""
         if self._alone:
             self._program.check_block(self._run_steps, self._runtime.synchronise, steps)
 
     def after(self, steps: int, *, whole: bool) -> None:
-        """After the timed blocks, of so many `steps`. What a step does on the host is watched
-        before anything is reset. Products and arrays are those of one start (`whole`). Reset the
-        program afterwards. Raises StepUnlikeProofError."""
+        """Inspect the step after the timed blocks of `steps` steps. What a step does on the host is
+        watched before anything is reset. With `whole` its products are counted, and the arrays that
+        it reads are compared. Reset the program afterwards. Raises StepUnlikeProofError."""
         runtime, program = self._runtime, self._program
         unseen: list[str] = []
         if self._alone:
@@ -86,8 +86,8 @@ class Inspection:
                 self._draws = drawn and program.is_alone and program.use_case == "train"
 
     def take_losses(self, start: Arrays | None) -> dict[str, np.ndarray]:
-        """The evidence of steps whose random numbers are made of given bits, from a start, where
-        the last inspection found that steps of a training draw some; once."""
+        """The losses of steps with given random bits, as evidence. Empty if the last inspection
+        found no training steps that draw random numbers, or if they were taken before."""
         if start is None or not self._draws:
             return {}
         self._draws = False

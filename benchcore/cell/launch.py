@@ -158,7 +158,8 @@ def launch(
 
 
 def inherited_environ() -> dict[str, str]:
-    """What a measuring process may see of our environment: no password, no database's URL."""
+    """The variables of our environment that a measuring process may see: no password, no database
+    URL."""
     return {key: os.environ[key] for key in INHERITED if key in os.environ}
 
 
@@ -177,7 +178,8 @@ def contender_environ(
     caches: Path,
     workaround: Workaround = NO_WORKAROUND,
 ) -> dict[str, str]:
-    """Passive waiting for every thread pool, our snapshot, and every compiler's `caches` there."""
+    """The variables of a contender: passive waiting for every thread pool, our snapshot, and the
+    folders of every compiler in `caches`."""
     return {
         **inherited_environ(),
         "PYTHONPATH": os.environ["PYTHONPATH"],

@@ -85,7 +85,7 @@ MOST_COUNTED = 8
 
 
 def split(flops: int, number: int) -> list[int]:
-    """The FLOPs of each product of an operation that is so many of them."""
+    """The FLOPs of each product of an operation that consists of `number` products."""
     return [flops // number + (place < flops % number) for place in range(number)]
 
 

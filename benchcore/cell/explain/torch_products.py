@@ -38,8 +38,8 @@ def run_as_written(torch: Any) -> AbstractContextManager[object]:
 
 
 def has_compiler() -> bool:
-    """Whether anything was compiled. Else torch has not imported its compiler, which takes longer
-    than all steps of a small case."""
+    """Whether anything was compiled. If not, torch has not imported its compiler, which takes
+    longer than all steps of a small case."""
     return "torch._dynamo" in sys.modules
 
 

@@ -157,7 +157,7 @@ def seen_tolerances(
 
 
 def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:
-    """Those of a duel that trains on a data set."""
+    """Tolerances of a duel that trains on a data set."""
     own = spec.tolerances_near_kinks(case)
     images = spec.trains_on is not None and isinstance(spec.trains_on(case), TrainedImages)
     return {**own, **seen_tolerances(case.precision, own, images=images)}

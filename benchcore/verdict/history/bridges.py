@@ -94,9 +94,9 @@ def _split(nights: Sequence[Night]) -> list[_Period]:
 
 
 def _join_short(periods: Sequence[_Period]) -> list[_Period]:
-    """The periods without those that a new METHOD began and that ended too soon to be bridged: an
-    odd night must not end a history. What changed then counts for the next period; if that took it
-    back, the one before goes on."""
+    """The periods without those of a new METHOD that ended too soon to be bridged: an odd night
+    must not end a history. Their changes count for the next period. If these cancel out, the period
+    before continues."""
     joined, pending = [*periods[:1]], tuple[ConditionChange, ...]()
     for number, each in enumerate(periods[1:], start=2):
         period = replace(each, changes=_add_up(*pending, *each.changes))
@@ -113,7 +113,7 @@ def _join_short(periods: Sequence[_Period]) -> list[_Period]:
 
 
 def _add_up(*changes: ConditionChange) -> tuple[ConditionChange, ...]:
-    """What changes, one after the other, come to; by name."""
+    """The net effect of consecutive changes, by name."""
     old = {each.name: each.old for each in reversed(changes)}
     new = {each.name: each.new for each in changes}
     return tuple(

@@ -34,7 +34,7 @@ def list_lasting_changes(
     before: Sequence[Conditions], since: Sequence[Conditions]
 ) -> list[ConditionChange]:
     """The conditions with one value in all nights `since` that none of the nights `before` had, by
-    name; `old` is the last value before. One that a night does not know divides nothing."""
+    name; `old` is the last value before. A condition that some night did not record is left out."""
     if not before or not since:
         return []
     return [

@@ -48,9 +48,9 @@ def find_step(
     changes: Sequence[OpenChange],
     explained: Sequence[tuple[int, int]] = (),
 ) -> Growth | None:
-    """The whole of a shift in several steps, some of them after it was confirmed, once the last one
-    has lasted. A later step that another change explains, as a release that was confirmed, is none
-    of it; these are the days that the changes compared."""
+    """The whole of a shift that came in several steps, some of them after it was confirmed, once
+    the last step has lasted. A later step does not belong to it if another change explains it, such
+    as a confirmed release; `explained` are the days that such changes compared."""
     rows = {night.number: row for row, night in enumerate(series.nights)}
     for each in changes:
         before, after = rows.get(each.before), rows.get(each.after)
@@ -75,13 +75,14 @@ def find_step(
 
 
 def _is_near(number: int, explained: Sequence[tuple[int, int]]) -> bool:
-    """Whether a step of that day may belong to one of these changes: noise misplaces it."""
+    """Whether a step of that day may belong to one of these changes. Noise misplaces a step by some
+    nights."""
     near = SAME_SHIFT_NIGHTS
     return any(before - near < number <= after + near for before, after in explained)
 
 
 def find_drift(series: Series, later: float, changes: Sequence[OpenChange]) -> Growth | None:
-    """The whole of a change that a drift of `later` goes on from, the last of these."""
+    """The last of these changes as a whole, if a drift of `later` continues it."""
     change = max(changes, key=lambda each: each.after, default=None)
     rows = {night.number: row for row, night in enumerate(series.nights)}
     if change is None or change.before not in rows or (later > 1) != (change.ratio > 1):

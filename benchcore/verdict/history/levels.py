@@ -75,7 +75,7 @@ class HistoryLevels:
     scale: SeriesScale = STEP_SCALE
 
     def less(self, offset: float) -> HistoryLevels:
-        """The same levels, less what linking controls added to them."""
+        """The same levels without what linked controls added to them."""
         return replace(
             self,
             before=self.before - offset,
@@ -84,8 +84,8 @@ class HistoryLevels:
         )
 
     def under(self, bridged: float, own: float) -> HistoryLevels:
-        """The same levels as the conditions have them that moved the ratio by `bridged` in all,
-        of that `own` between the level before and the one after."""
+        """The same levels with the effect of conditions put back: bridges had subtracted `bridged`
+        in all, `own` of it between the level before and the one after."""
         return replace(
             self,
             before=self.before + bridged - own,

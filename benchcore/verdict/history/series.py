@@ -84,7 +84,7 @@ class Night:
 
     @property
     def environments(self) -> tuple[str, str]:
-        """Those of both sides."""
+        """The environments of both sides."""
         return self.a_environment, self.b_environment
 
     @property
