@@ -27,7 +27,8 @@ _LAYER = (
 
 def chaos(
     only: Annotated[
-        str | None, option("--only", "TEXT", "Run only faults whose name contains this text.")
+        str | None,
+        option("--only", "TEXT", "Run only faults whose name contains this (default: all)."),
     ] = None,
     layer: Annotated[Layer, option("--layer", "LAYER", _LAYER)] = "measuring",
     times: Annotated[int, option("--times", "COUNT", _TIMES, min=1, max=1000)] = 1,

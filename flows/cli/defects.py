@@ -18,7 +18,7 @@ from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
 from flows.cli.printing import OUT, print_json, print_line, print_rows
 
-_SWITCH = "Reproduce only this error; repeat for more."
+_SWITCH = "Reproduce only this error; repeat for more (default: all)."
 
 
 @expand_groups

@@ -14,11 +14,11 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
-_WORKLOAD = "Show workloads whose name contains this text."
-_USE_CASE = "Show this use case: infer, train, op, ..."
-_BATCH = "Show this batch size."
-_PRECISION = "Show precisions whose name contains this text, such as bf16."
-_DEVICE = "Show device models whose name contains this text."
+_WORKLOAD = "Show only workloads whose name contains this text (default: all)."
+_USE_CASE = "Show only this use case: infer, train, op, ... (default: all)."
+_BATCH = "Show only this batch size (default: all)."
+_PRECISION = "Show only precisions whose name contains this text, such as bf16 (default: all)."
+_DEVICE = "Show only device models whose name contains this text (default: all)."
 _LEADS = ("case", "against", "faster", "speedup", "since")
 """Columns of the first table; the others are what each side costs."""
 

@@ -64,6 +64,7 @@ def nightly(
 
 
 _CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none."
+_CASE = "Choose this case of the workload; a plan has its own."
 _DEVICE = "Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own)."
 _STARTS = _COMPILATIONS = 3
 
@@ -73,7 +74,7 @@ def run(
     what: Annotated[
         str, options.argument("PLAN|WORKLOAD", "A plan (.json), or a workload's name.")
     ],
-    case: options.Case = None,
+    case: Annotated[str | None, option("--case", "NAME", _CASE)] = None,
     contender: Annotated[
         list[str] | None, option("--contender", "VERSION[,KEY=VALUE]", _CONTENDER)
     ] = None,

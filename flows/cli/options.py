@@ -103,7 +103,8 @@ _CEILINGS = (
     "campaign or the last 30 days no pair counts."
 )
 Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
-Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
+_CASE = "Choose this case (default: the one that the options below leave, such as --batch)."
+Case = Annotated[str | None, option("--case", "NAME", _CASE)]
 UseCase = Annotated[
     str | None,
     option(
@@ -117,7 +118,10 @@ _PRECISION = "Choose the case in this precision (default fp32_ieee)."
 Precision = Annotated[str | None, option("--precision", "NAME", _PRECISION)]
 _DEVICES = "Choose the case on this many devices (default 1)."
 Devices = Annotated[int | None, option("--devices", "COUNT", _DEVICES)]
-_CHECKPOINT = "Load both sides' weights from a torchvision state dict (.safetensors, .pth)."
+_CHECKPOINT = (
+    "Load both sides' weights from a torchvision state dict, .safetensors or .pth (default: seeded "
+    "weights)."
+)
 Checkpoint = Annotated[Path | None, option("--checkpoint", "FILE", _CHECKPOINT)]
 SideA = Annotated[str, option("--a", "VERSION", "Measure this as a: jax, torch, jax==0.10.1, ...")]
 SideB = Annotated[str, option("--b", "VERSION", "Measure this as b, written as --a.")]
@@ -132,7 +136,10 @@ Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
 _WAIT = "Wait for a quiet machine, at most this long (site local)."
 Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
-_HOURS = "Measure only what fits into this many hours on one device, the most valuable duels first."
+_HOURS = (
+    "Measure only what fits into this many hours on one device, the most valuable duels first "
+    "(default: no limit)."
+)
 Hours = Annotated[float | None, option("--hours", "NUMBER", _HOURS, min=0.01, max=1000.0)]
 Looks = Annotated[list[int] | None, option("--looks", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."

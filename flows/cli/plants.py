@@ -25,7 +25,7 @@ from tasks.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, r
 def plants(
     only: Annotated[
         str | None,
-        options.option("--only", "TEXT", "Run only unfair sides whose name contains this text."),
+        options.option("--only", "TEXT", "Run only sides whose name contains this (default: all)."),
     ] = None,
     workload: Annotated[
         str | None,

@@ -40,7 +40,7 @@ _DEVICES = "Measure the cases on these numbers of devices: 1,2,4."
 _SIZES = "Measure the cases of these model sizes: base,large."
 _MODELS = "Measure the cases with these numbers of concurrent models: 1,8,64."
 _CASE = "Choose one of the cases; the others differ from it only in what varies."
-_CSV = "Write the curve as CSV into this file."
+_CSV = "Write the curve as CSV into this file (default: none)."
 _BUDGET = "Add no starts to a value after this long."
 _STARTS = "Start both sides this many times per value."
 
