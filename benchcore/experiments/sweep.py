@@ -98,17 +98,17 @@ def _find_varied(request: SweepRequest, value: int | str) -> str:
     if request.case_filter.case is None:
         return choose_case(workload, request.case_filter, {varied: value})
     cases, like = load_spec(workload).cases, choose_case(workload, request.case_filter)
-    alike = {
+    by_value = {
         getattr(each, varied, None): name
         for name, each in reversed(list(cases.items()))
         if dataclasses.replace(each, **_pick(cases[like], varied, each)) == cases[like]
     }
-    if value not in alike:
+    if value not in by_value:
         raise UserError(
             f"wanted a case like {like!r} with {varied} {value!r:.100}, but {workload} has some "
-            f"with {', '.join(map(str, sorted(alike, key=str)))}; choose these or another --case"
+            f"with {', '.join(map(str, sorted(by_value, key=str)))}; choose these or another --case"
         )
-    return alike[value]
+    return by_value[value]
 
 
 def _pick(like: Any, varied: str, each: Any) -> dict[str, Any]:

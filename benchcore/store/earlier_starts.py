@@ -21,7 +21,7 @@ _OF_DUEL = (
     *("workload", "case_name", "track", "device_fingerprint", "checkpoint", "method"),
     *("num_starts", "num_rounds"),
 )
-"""What two duels must have in common for their starts to spread alike."""
+"""What two duels must have in common for their starts to spread equally."""
 _Side = tuple[str, str]
 """The environment's key and the arm."""
 _Pair = tuple[tuple[object, ...], _Side, _Side]

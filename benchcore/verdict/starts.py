@@ -71,11 +71,11 @@ def judge_starts(
         reason = "one start only raises a suspicion: it has no interval"
         return Judgement(log_ratio=float(log_ratios[0]), reason=reason)
     of_starts = compilations or [0] * len(log_ratios)
-    alike = [each for each in earlier if len({*each[1]}) == len({*of_starts})]
+    comparable = [each for each in earlier if len({*each[1]}) == len({*of_starts})]
     means = average_compilations(log_ratios, of_starts)
-    means_of_earlier = [average_compilations(*each) for each in alike]
+    means_of_earlier = [average_compilations(*each) for each in comparable]
     over_means = _judge_moderated(means, equivalence_bound, means_of_earlier)
-    starts_of_earlier = [list(logs) for logs, _ in alike]
+    starts_of_earlier = [list(logs) for logs, _ in comparable]
     if (means, means_of_earlier) == (list(log_ratios), starts_of_earlier):
         return over_means  # each start compiled, so both are over the same samples
     over_starts = _judge_moderated(log_ratios, equivalence_bound, starts_of_earlier)

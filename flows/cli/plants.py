@@ -59,8 +59,8 @@ def plants(
     refused. --workload wraps unfair programs around a workload's own, in its tiny cases. Runs on
     the CPU; stores nothing.
     """
-    offered = read_plants(file) if workload is None else _list_automatic(workload, sample)
-    chosen = [plant for plant in offered if only is None or only in plant.name]
+    available = read_plants(file) if workload is None else _list_automatic(workload, sample)
+    chosen = [plant for plant in available if only is None or only in plant.name]
     if not chosen:
         raise UserError(
             f"wanted a part of a name, got {only!r}, which none of {workload or file} has; "

@@ -88,8 +88,8 @@ def list_foreign(found: Iterable[np.ndarray], known: Sequence[np.ndarray]) -> li
         real = some.dtype.kind == "f"
         if real not in values:
             flat = [_flatten(each) for each in known]
-            alike = [each for each in flat if (each.dtype.kind == "f") == real]
-            values[real] = np.sort(np.concatenate(alike)) if alike else np.full(1, -1)
+            same_kind = [each for each in flat if (each.dtype.kind == "f") == real]
+            values[real] = np.sort(np.concatenate(same_kind)) if same_kind else np.full(1, -1)
         places = np.searchsorted(values[real], some)
         if (values[real].take(places, mode="clip") == some).sum() < _FEWEST_KNOWN * some.size:
             foreign.append(array)
@@ -259,8 +259,8 @@ class Returned:
         sizes = {start.params[name].size for name in self._names} if start else set()
         arrays = sorted(list_arrays(outputs), key=lambda each: int(each.nbytes))
         arrays = [each for each in arrays if not type(each).__module__.startswith(_OWN)]
-        alike = [each for each in arrays if math.prod(each.shape) in sizes]
-        self._sums = {_sum_values(copy_to_host(each)) for each in alike}
+        same_size = [each for each in arrays if math.prod(each.shape) in sizes]
+        self._sums = {_sum_values(copy_to_host(each)) for each in same_size}
         left = _MOST_COPIED
         self._copies: list[np.ndarray] = []
         if numbers := list(list_numbers(outputs)):
