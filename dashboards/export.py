@@ -198,5 +198,5 @@ _ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex", 
 
 
 def _as_markdown(line: str) -> str:
-    """As text: no link, code or HTML."""
+    """A value as plain text in Markdown: no link, code or HTML."""
     return "".join(f"\\{each}" if each in "\\`*_[]<>|" else each for each in line)

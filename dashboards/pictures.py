@@ -47,7 +47,7 @@ def to_svg(chart: Mapping[str, Any]) -> str:
 
 
 def draw_forest_png(state: State, campaign: str) -> bytes | None:
-    """As `draw_forest`, as a PNG for messages."""
+    """The forest plot as a PNG for messages."""
     svg = draw_forest(state, campaign)
     return None if svg is None else vl_convert.svg_to_png(svg, scale=2)
 

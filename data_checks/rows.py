@@ -282,7 +282,7 @@ def list_pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
 
 
 def _group(contenders: pd.DataFrame) -> dict[str, list[_Side]]:
-    """By duel run. To group a frame takes half a second for 2,000 duels."""
+    """The rows of a frame by duel run. Grouping by pandas takes half a second for 2,000 duels."""
     found = defaultdict[str, list[_Side]](list)
     names = [each.name for each in fields(_Side)]
     columns = [contenders[each] for each in ("duel_run", *names)]

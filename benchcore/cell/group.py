@@ -134,7 +134,7 @@ class _Member:
 
 
 def _start_member() -> _Member:
-    """In this process's group, with its variables and its log."""
+    """Start a member in this process's group, with its variables and its log."""
     orders_in, orders_out = os.pipe()
     answers_in, answers_out = os.pipe()
     command = [sys.executable, "-P", "-s", "-m", "benchcore.cell", "member"]

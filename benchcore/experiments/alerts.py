@@ -141,8 +141,8 @@ def describe_factors(row: Mapping[str, Any]) -> str:
 
 
 def list_changed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """As `describe_factors`, of the certificates in an alert's details that are a change, the
-    largest first."""
+    """The factors (`describe_factors`) of the certificates in an alert's details that are a change,
+    the largest first."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
     changed.sort(key=lambda row: -abs(math.log1p(row["change"])))
     return [describe_factors(_add_factors(row)) for row in changed]

@@ -393,7 +393,7 @@ def set_picture(state: State, key: str, picture: Path) -> None:
 
 
 def _folders(state: State) -> Sequence[Path]:
-    """Those of waiting and of sent alerts."""
+    """The folders of waiting and of sent alerts."""
     folders = [state.root / "alerts" / name for name in ("waiting", "sent")]
     for each in folders:
         each.mkdir(parents=True, exist_ok=True)

@@ -183,7 +183,7 @@ def spread_starts(plan: Plan, profile: Profile, target: BisectTarget, starts: ra
 def _list_ceilings(
     target: BisectTarget, arms: Sequence[Arm], context: RunContext
 ) -> tuple[Match, ...]:
-    """By the versions of these arms, without their settings."""
+    """The sentinels at the versions of these arms, without their settings."""
     (plain,) = list_plain_arms(target.framework.partition("[")[0])
     return list_sentinels(
         target.device,

@@ -193,8 +193,8 @@ def judge_release(
 def judge_releases(
     requests: Sequence[ReleaseRequest], state: State, measurer: Measurer
 ) -> list[ReleaseVerdict]:
-    """As `judge_release`, of several releases that were measured in one campaign and share its
-    budget: what seems to have changed most in any of them is measured first."""
+    """`judge_release` for several releases that were measured in one campaign and share its budget.
+    What seems to have changed most in any of them is measured first."""
     engine = open_database(state.database_url)
     plan = load_campaign(state, requests[0].campaign)
     over = time.monotonic() + requests[0].budget_s

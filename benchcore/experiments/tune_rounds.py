@@ -205,7 +205,8 @@ def begin_rounds(
 
 
 def _name_campaign(request: TuneRequest, case: str, releases: Mapping[str, Release]) -> str:
-    """The same search of the same versions has the same name, and so resumes."""
+    """The campaign's name. The same search of the same versions has the same name, and so
+    resumes."""
     versions = {text: (each.version, each.python_version) for text, each in releases.items()}
     measured = (METHOD, request.device, request.starts, request.rounds, case, versions)
     digest = hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()[:10]

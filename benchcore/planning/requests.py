@@ -125,7 +125,8 @@ def list_own_settings(framework: str, settings: Mapping[str, str]) -> list[str]:
 
 
 def list_settings_of(framework: str, arm: str) -> list[str]:
-    """The same of a track's arm, by its name; nothing for other arms."""
+    """The settings of a track's arm that are not the default, by the arm's name; none for other
+    arms."""
     arms = {each.name: each for track in (*TRACKS.values(), (EAGER_ARM,)) for each in track}
     return list_own_settings(framework, arms[arm].settings) if arm in arms else []
 
@@ -136,7 +137,7 @@ def list_extras(arm: str) -> list[str]:
 
 
 def write_extras(arm: str) -> str:
-    """The same as a version request has them: `[opacus]`."""
+    """The extras of a version request: `[opacus]`."""
     return "".join(f"[{each}]" for each in list_extras(arm))
 
 

@@ -166,7 +166,8 @@ def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], li
 
 
 def _list_old_docs(state: State, old: Iterable[Path], pages: Iterable[Path]) -> Iterator[Path]:
-    """Those that none of these pages of duels links. `deadheat check` writes a night's again."""
+    """The Data Docs that none of these duels' pages links. `deadheat check` writes a night's
+    again."""
     linked = {name for path in pages for name in _DOCS.findall(path.read_text("utf-8", "replace"))}
     for folder in old:
         if quote(folder.name, safe="") not in linked:

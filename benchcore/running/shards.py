@@ -64,12 +64,12 @@ class Shard:
 
     @property
     def duel_runs(self) -> tuple[str, ...]:
-        """Its duels, in order."""
+        """The shard's duels, in order."""
         return tuple(self.seconds)
 
     @property
     def title(self) -> str:
-        """Its title, such as 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
+        """The shard's title, such as 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
         guessed = f", {self.num_guessed} of them a guess" if self.num_guessed else ""
         duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
         takes = _format_duration(span(self.seconds.values(), self.slots))
@@ -268,7 +268,7 @@ def close_shard(
 
 
 def _count_returned(folder: Path) -> Counter[str]:
-    """By duel, its earlier shards that were not submitted, or found its device in use."""
+    """How many earlier shards of each duel were not submitted, or found its device in use."""
     found = Counter[str]()
     for path in folder.glob("*/outcome.json"):
         outcome = _read_report(path)
@@ -343,7 +343,8 @@ def _read_shard(path: Path) -> Shard:
 
 
 def _list_duel_runs(path: Path) -> Collection[str]:
-    """Those of a shard that has ended; none if its file is damaged: nothing needs it any more."""
+    """The duel runs of a shard that has ended; none if its file is damaged, as nothing needs it any
+    more."""
     return [*_read_report(path).get("seconds", ())]
 
 

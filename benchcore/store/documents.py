@@ -175,7 +175,8 @@ def find_schema_problems(document: Any, name: str) -> Iterator[str]:
 
 
 def describe_other_schema(document: Any, name: str) -> str | None:
-    """That another version of Dead Heat wrote a document, and what to do; None = it did not."""
+    """A message if another version of Dead Heat wrote a document, with what to do; None if it did
+    not."""
     found = document.get("schema") if isinstance(document, dict) else None
     wanted = _find_number(name)
     if type(found) is not int or not 0 < found != wanted:

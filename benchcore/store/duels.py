@@ -63,8 +63,8 @@ def count_campaigns(engine: Engine) -> int:
 
 
 def list_newest_campaigns(engine: Engine, most_duels: int) -> list[str]:
-    """As `list_campaigns`, the newest ones that have together so many duel runs at most; at least
-    one, if there is any."""
+    """The newest of `list_campaigns` that have together at most so many duel runs; at least one, if
+    there is any."""
     # The newest duel runs, one more than that, are of enough campaigns: others need no reading.
     order = (DuelRun.started_at.desc(), DuelRun.campaign.desc())
     newest = select(DuelRun.campaign).order_by(*order).limit(most_duels + 1)

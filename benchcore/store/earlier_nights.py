@@ -49,8 +49,8 @@ def read_durations(engine: Engine, site: str) -> Mapping[DuelKind, float]:
 
 
 def read_earlier_duels(engine: Engine, site: str) -> Mapping[DuelKind, EarlierDuels]:
-    """By kind of duel, what its newest five runs on this site show of a start and of its pairs;
-    kinds with a pair whose spread is unknown are left out."""
+    """What the newest five runs of each kind of duel on this site show of a start and of its pairs.
+    Kinds with a pair whose spread is unknown are left out."""
     with Session(engine) as session:
         newest = _read_newest(session, site)
         pairs = _read_pairs(session, [run.id for runs in newest.values() for run in runs])

@@ -28,7 +28,7 @@ _Pair = tuple[tuple[object, ...], _Side, _Side]
 
 
 class EarlierStarts:
-    """By pair of environments, the starts of the duels before those of some campaigns."""
+    """The starts of the duels before those of some campaigns, by pair of environments."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ def empty_but_locks(engine: Engine) -> None:
 
 
 def _read_texts(state: State) -> Iterator[str]:
-    """Those that another process does not remove meanwhile, and that are text."""
+    """The locks that are text and that another process does not remove meanwhile."""
     for path in sorted(state.environments.glob(_LOCKS)):
         with suppress(FileNotFoundError, UnicodeDecodeError):
             if text := path.read_text(encoding="utf-8"):

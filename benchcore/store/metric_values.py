@@ -199,7 +199,7 @@ def _split(runs: Sequence[str]) -> Iterator[Sequence[str]]:
 def read_campaign_values(
     engine: Engine, campaign: str, metric: Metric
 ) -> dict[tuple[str, str], dict[int, float]]:
-    """By duel run and contender of a campaign: the metric's value in each start."""
+    """The metric's value in each start, by duel run and contender of a campaign."""
     runs = select(DuelRun.id).where(DuelRun.campaign == campaign)
     with Session(engine) as session:
         found = read_contenders(session, [metric], runs)

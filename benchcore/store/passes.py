@@ -20,8 +20,8 @@ _NOT_MEASURED = "failed_passes"
 def read_earlier_passes(
     engine: Engine, hashes: Collection[str], now: datetime
 ) -> dict[str, tuple[EarlierPasses, ...]]:
-    """By duel hash, newest first: the duel runs of the last week that measured the passes of each
-    of their contenders."""
+    """The duel runs of the last week that measured the passes of each of their contenders, by duel
+    hash, newest first."""
     query = (
         select(DuelRun)
         .where(

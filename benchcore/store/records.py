@@ -65,7 +65,7 @@ class DuelRecord:
 
     @property
     def rounds(self) -> Mapping[str, Mapping[int, float]]:
-        """By contender: nanoseconds of a step in each round that may count, of its one start."""
+        """Nanoseconds of a step in each round that may count, by contender, of its one start."""
         return {
             side.name: dict(pair for start in side.valid_starts.values() for pair in start.items())
             for side in self.sides

@@ -57,7 +57,7 @@ class SiteFiles:
         return self._flush(self._changed)
 
     def flush_own(self) -> int:
-        """As `flush`, but only files of a single campaign."""
+        """Write only the changed files of a single campaign."""
         return self._flush({each for each in self._changed if each.startswith(_ONCE)})
 
     def _flush(self, changed: set[str]) -> int:

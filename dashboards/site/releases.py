@@ -126,7 +126,8 @@ def write_locks(
 
 
 def releases_page(files: SiteFiles) -> Block:
-    """By framework, newest release first: a heat map, the certificates, the difference of locks."""
+    """The page, by framework, newest release first: a heat map, the certificates, the difference of
+    locks."""
     rows: list[dict[str, Any]] = files.read("releases") or []
     locks = files.read("locks") or {}
     numerics = files.read("numerics") or {}

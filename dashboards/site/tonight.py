@@ -233,7 +233,8 @@ def _pair_section(id: str, title: str, ratios: Rows, kind: str) -> Block | None:
 
 
 def fold_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:
-    """As `list_pairs`; many are folded, as a page begins with what is read first."""
+    """The pairs of `list_pairs`. Many pairs are folded, as a page begins with what is read
+    first."""
     table = list_pairs(name, rows, of_one_case=of_one_case)
     if len(rows) <= voids.MOST_PAIRS:
         return table

@@ -62,7 +62,7 @@ def _lose_index_and_cache(trial: Trial) -> None:
 
 
 def _build_twice(trial: Trial) -> None:
-    """The same command is started a second time while the first one builds."""
+    """Start the same command a second time while the first one builds."""
     trial.start_second(trial.limit_s)
 
 

@@ -138,7 +138,7 @@ def _find_group(trial: Trial) -> Path:
 
 
 def _remove_group(group: Path) -> None:
-    """Its processes belong to the group above again."""
+    """Remove the control group. Its processes belong to the group above again."""
     for pid in (group / "cgroup.procs").read_text().split():
         (_GROUPS / "cgroup.procs").write_text(pid)
     group.rmdir()
@@ -158,7 +158,7 @@ def _starve(word: str) -> Callable[[Trial], None]:
 
 
 def _measure_at_once(trial: Trial) -> None:
-    """The same command is started a second time while the first one measures."""
+    """Start the same command a second time while the first one measures."""
     trial.start_second(60)
 
 

@@ -31,7 +31,7 @@ def _find(trial: Trial) -> OwnPostgres:
 
 
 def _kill(trial: Trial) -> None:
-    """Its supervisor starts it again, and it recovers."""
+    """Kill the server. Its supervisor starts it again, and it recovers."""
     server = _find(trial)
     server.kill()
     trial.until_rerun.callback(server.wait)

@@ -18,7 +18,7 @@ def _signal_night(number: signal.Signals) -> Callable[[Trial], None]:
 
 
 def _signal_group(number: signal.Signals) -> Callable[[Trial], None]:
-    """As a terminal does, for Ctrl-C or when it is closed."""
+    """Signal the whole group, as a terminal does for Ctrl-C or when it is closed."""
     return lambda trial: os.killpg(trial.night.pid, number)
 
 
@@ -36,7 +36,7 @@ def _suspend_night(trial: Trial) -> None:
 
 
 def _suspend_all(trial: Trial) -> None:
-    """As Slurm's suspend and resume: every process of the job."""
+    """Suspend and resume every process of the job, as Slurm does."""
     for number in (signal.SIGSTOP, signal.SIGCONT):
         trial.find("conductor").send(number)
         for word in ("contender", "conductor"):

@@ -134,7 +134,7 @@ def _close_for_a_while(trial: Trial) -> None:
 
 
 def _kill_worker(trial: Trial) -> None:
-    """Its supervisor starts another one."""
+    """Kill the worker. Its supervisor starts another one."""
     worker = services.find(_find(trial).worker)
     for pid in worker[1:]:
         with suppress(ProcessLookupError):

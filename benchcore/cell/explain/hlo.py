@@ -79,7 +79,7 @@ class HloText:
 
 
 def _number(name: str, numbers: dict[str, str]) -> str:
-    """The same number for the same name, by the order in which they first appear."""
+    """Number names in the order in which they first appear; equal names get equal numbers."""
     return numbers.setdefault(name, f"%{len(numbers)}")
 
 

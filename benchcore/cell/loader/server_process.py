@@ -49,7 +49,7 @@ class LoaderProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id; also the id of its process group."""
+        """The server's process id, which is also the id of its process group."""
         return self._process.pid
 
     def _await_ready(self) -> None:

@@ -96,7 +96,7 @@ def sample_latency(
 
 
 def record_calls(step: Step, enqueued_ns: list[int]) -> Step:
-    """The same step, which also records the time until the call returns, without a wait."""
+    """The step, which also records the time until the call returns, without a wait."""
 
     def recorded() -> object:
         began = time.perf_counter_ns()

@@ -14,11 +14,8 @@ _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def read_seconds(dynamo: Any) -> dict[str, float | None]:
-    """By stage: `trace` is its front end, `compile` the back end.
-
-    The back end runs within a frame's compilation, except for a backward pass, which is compiled
-    when it is first needed.
-    """
+    """Seconds by stage: `trace` is the front end, `compile` the back end. The back end runs within
+    a frame's compilation, except for a backward pass, which is compiled when it is first needed."""
     if dynamo is None:
         return {"trace": None, "lower": None, "compile": None}
     spent = dynamo.utils.calculate_time_spent()

@@ -78,7 +78,7 @@ def write_batch_script(job: BatchJob) -> str:
 
 
 def write_local_script(folder: str, command: Sequence[str]) -> str:
-    """The same for this machine, without Slurm."""
+    """The script for this machine, without Slurm."""
     return f"#!/bin/bash\nset -e\ncd -- {shlex.quote(folder)}\nexec {shlex.join(command)}\n"
 
 

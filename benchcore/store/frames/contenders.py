@@ -83,8 +83,8 @@ def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame
 def amount_frame(
     engine: Engine, campaign: Campaigns | Runs = None, metrics: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """As `contender_frame`, without the shares of ceilings; with `metrics`, only these of what was
-    measured, whose columns alone are read."""
+    """`contender_frame` without the shares of ceilings. With `metrics`, only the columns of these
+    metrics are read."""
     return _take_earlier_passes(engine, _read_contenders(engine, campaign, metrics)[0], metrics)
 
 

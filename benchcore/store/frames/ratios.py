@@ -51,7 +51,7 @@ def read_sides(manifests: pd.DataFrame) -> Sides:
 
 
 def add_parity(ratios: pd.DataFrame, sides: Sides) -> pd.DataFrame:
-    """With the columns `fair` (None = not known), `differences` (name, a's and b's reading) and
+    """Add the columns `fair` (None = not known), `differences` (name, a's and b's reading) and
     `violations` (why the ratio is void)."""
     found = [
         _compare(sides, *pair)

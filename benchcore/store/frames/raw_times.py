@@ -17,8 +17,9 @@ _OF_START = (
 
 
 def read_raw_times(engine: Engine, campaign: Campaigns) -> dict[str, dict[str, dict[str, Any]]]:
-    """By duel run and contender: its `framework`, `traceback`, `settings`, `effective` settings,
-    `packages`, and its `starts` with `blocks`: round, ns per step, and why it is degraded."""
+    """The raw times by duel run and contender: its `framework`, `traceback`, `settings`,
+    `effective` settings, `packages`, and its `starts` with `blocks`: round, ns per step, and why it
+    is degraded."""
     kept = ("framework", "traceback", "settings", "effective", "packages", "environment_key")
     contenders = of_campaigns(
         select(*columns_of(ContenderRun, "duel_run", "name", *kept))

@@ -158,8 +158,8 @@ def _correct(rows: Sequence[dict[str, Any]]) -> None:
 def list_measuring(
     engine: Engine, releases: Collection[Release], most: int, campaigns: Collection[str]
 ) -> set[str]:
-    """Those of the campaigns that measured one of these releases: of each case, arm and device the
-    newest `most`."""
+    """The newest `most` campaigns per case, arm and device among those that measured one of these
+    releases."""
     case = (DuelRun.workload, DuelRun.case_name, DuelRun.track, DuelRun.device_fingerprint)
     release = (PairRatio.a_framework, PairRatio.a_version, PairRatio.b_version)
     measured = (DuelRun.campaign, PairRatio.a_arm, *case, *release)

@@ -70,7 +70,7 @@ def _list_rested_on(session: Session) -> set[str | None]:
 
 
 def list_clean_pairs(engine: Engine, campaign: str) -> dict[str, set[frozenset[str]]]:
-    """By duel run of a campaign, the pairs that shared an undisturbed round; of a lone contender
+    """The pairs that shared an undisturbed round, by duel run of a campaign; of a lone contender
     itself, if it had one."""
     return {each.duel_run: _find_clean(each) for each in read_duels(engine, campaign)}
 

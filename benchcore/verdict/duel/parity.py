@@ -151,7 +151,7 @@ def _are_unlike(sizes: Sequence[Sequence[float]], most: float, more: float) -> b
 
 
 def _read_sizes(side: ParitySide, key: str) -> list[float]:
-    """Of each inspected start whose reading differs."""
+    """The sizes of each inspected start whose reading differs."""
     readings = side.manifest.get(key, "").split(", then ")
     return [float(each.partition(" ")[0]) for each in readings if each]
 

@@ -42,7 +42,7 @@ def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) ->
 
 
 def _inflate(series: Whitened, change_points: Sequence[int], degree: int) -> np.ndarray:
-    """By how much the variance of each jump exceeds that of the series' model, at least 1."""
+    """Factor by which the variance of each jump exceeds that of the series' model, at least 1."""
     residuals = _residuals(series, change_points, degree)
     ends = np.array([0, *change_points, series.num_nights])
     return _local(residuals, ends) * long_run(residuals, len(change_points) + 1)
@@ -58,7 +58,7 @@ def _residuals(series: Whitened, change_points: Sequence[int], degree: int) -> n
 
 
 def long_run(residuals: np.ndarray, num_levels: int) -> float:
-    """By how much the variance of a mean of many residuals exceeds that of independent ones, at
+    """Factor by which the variance of a mean of many residuals exceeds that of independent ones, at
     least 1."""
     count = len(residuals)
     lags = np.arange(1, min(_LAGS, count - 1) + 1)

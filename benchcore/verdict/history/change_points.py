@@ -110,15 +110,15 @@ class Whitened:
         )
 
     def line_gain(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """By how much a straight line reduces the squares of an interval, comparable to a jump's
-        gain."""
+        """The amount by which a straight line reduces the squares of an interval, comparable to a
+        jump's gain."""
         ones, ramp = self._sum("11", start, end), self._sum("1x", start, end)
         information = self._sum("xx", start, end) - ramp**2 / ones
         excess = self._sum("xy", start, end) - ramp * self._sum("1y", start, end) / ones
         return np.where(information > 0, excess**2 / np.maximum(information, 1e-300), 0.0)
 
     def curve_gain(self, start: int, end: int) -> float:
-        """The same for the best polynomial, minus the cost of its degrees."""
+        """The amount by which the best polynomial reduces them, minus the cost of its degrees."""
         powers = _powers(self.trend[start:end], min(_MOST_DEGREES, 1 + (end - start) // 10))
         columns = np.column_stack([powers, self.logs[start:end]])
         white = columns / self.noise[start:end, None]
@@ -169,8 +169,9 @@ def _powers(trend: np.ndarray, degree: int) -> np.ndarray:
 
 
 def penalty(num_nights: int) -> float:
-    """By how much one more change point must reduce the squares: BIC's 2 log n for its jump and
-    place, plus a margin tuned on simulated histories, larger if few nights estimate the noise."""
+    """The amount by which one more change point must reduce the squares: BIC's 2 log n for its jump
+    and place, plus a margin tuned on simulated histories, larger if few nights estimate the
+    noise."""
     wanted, freedom = SHIFT_MARGIN + 2 * math.log(num_nights), max(num_nights - 3, 1)
     return freedom * math.expm1(min(wanted / freedom, 50))
 

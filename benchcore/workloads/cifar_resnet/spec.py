@@ -61,7 +61,8 @@ class Block:
 
 
 def list_blocks(case: Case) -> Iterator[Block]:
-    """In forward order; each stage but the first halves the side and doubles the channels."""
+    """The blocks in forward order. Each stage but the first halves the side and doubles the
+    channels."""
     widths = SIZES[case.size]
     inputs = widths.channels
     for stage in range(3):
