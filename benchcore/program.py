@@ -79,22 +79,24 @@ class Program:
     """One contender's work, set up and ready.
 
     `step` is the only function that does the work: the clock times it, and the harness makes the
-    evidence from it. It enqueues one step on inputs that `place` put on the device, and returns
-    all that the device still has to finish, with the parameters that it changes. It reads the
-    numbers that `place` and `reset` were given, in any layout. `reset` goes back to known values:
-    these parameters and running statistics, an optimiser that has seen no step. The harness calls
-    it with arrays that the program has not been built with, too, so nothing of the
-    first ones may be stored. `read` copies a step's outputs to the host, `state` what steps change.
-    `use_random(False)` disables the random numbers of the same step, if it draws any.
+    evidence from it. It enqueues one step on inputs that `place` put on the device. It returns all
+    that the device still has to finish, with the parameters that it changes. It reads the numbers
+    that `place` and `reset` were given, in any layout.
 
-    `lower` gives the compiled step in the framework's own form, where there is one (JAX:
-    `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as
-    they are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no
-    state`), of several devices `state` (every array that lasts from step to step), for JAX
-    `function` with its `arguments`, for torch its `module`. `layers` gives each
-    layer's output by name, in forward order: it shows in which layer two programs begin to differ.
-    `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
-    `own_step` is what `step` does in this process, where others of its group follow each step.
+    - `reset` goes back to known values: these parameters and running statistics, and an optimiser
+      that has seen no step. The harness also passes arrays that the program was not built with, so
+      nothing of the first ones may be stored.
+    - `read` copies a step's outputs to the host, `state` what steps change.
+    - `use_random(False)` disables the random numbers of the same step, if it draws any.
+    - `lower` gives the compiled step in the framework's own form, if any (`jax.stages.Lowered`).
+    - `held` returns what the manifest is read from: `params` and `inputs` as they are now,
+      `output_dtype` of the forward pass, and `state_update` (`in place`, `copied`, `no state`). JAX
+      adds its `function` with `arguments`, torch its `module`. On several devices there is also
+      `state`, every array that lasts from step to step.
+    - `layers` gives each layer's output by name, in forward order. It shows in which layer two
+      programs begin to differ.
+    - `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
+    - `own_step` is what `step` does in this process, if others of its group follow each step.
     """
 
     step: Callable[[Any], object]

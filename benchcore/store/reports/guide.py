@@ -122,10 +122,10 @@ def list_answers(
     `campaigns` measured, if they are given. `remembered` are earlier rows: of their cases fewer
     nights are read, and every row has its `past` to remember.
 
-    Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
-    which versions this lead began), the amounts of both sides as `of_a` and `of_b`, `break_even`,
-    and of single operations `earlier`: the newest pair that counts of earlier versions, or
-    None. `counts` is false where no pair ever counted; `reason` is then the newest one's.
+    A row is the newest pair that counts, with `faster` (a framework, or None), `since` (when and
+    with which versions this lead began), the amounts of both sides as `of_a` and `of_b`, and
+    `break_even`. Of single operations it also has `earlier`, the newest pair that counts of earlier
+    versions, or None. If no pair ever counted, `counts` is false, and `reason` is the newest one's.
     """
     try:
         rows = _read_answers(engine, campaigns, remembered)

@@ -155,9 +155,9 @@ def decide(
     Each of the `num_looks` looks has its share of `alpha`. A `different` suspicion is confirmed if
     it passes the false-discovery control over all tests of the night: of the ratio, of the control,
     and of the machine's level. `same` refutes it. Others need `more` starts, and stay `unknown` at
-    the `final` look, like a lasting change without a known cause. More starts also follow while it
-    is open whether a side changed, so that the right side is named, and while a change only shows
-    in starts in which the machine itself was slower. At the final look such a change is
+    the `final` look, like a lasting change without a known cause. Two kinds of changes need more
+    starts, too: those whose side is not certain yet, and those that only show in starts in which
+    the machine itself was slower. At the final look such a change is
     `infrastructure`.
     """
     judged = [_judge_all(starts, history) for starts, history in starts_of]

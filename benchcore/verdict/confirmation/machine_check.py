@@ -32,8 +32,8 @@ alternate, the longest stay so far is often exceeded a little."""
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCheck:
-    """For each probe the log ratio of the slowest start to the fastest, and the indices of the
-    starts that are significantly slower than the fastest by more than the bound.
+    """For each probe the log ratio of the slowest start to the fastest; and `slow`, the starts that
+    are significantly slower than the fastest by more than the bound, by index.
 
     Intervals hold with 95 % for all starts and probes together. Rounds are their samples, because
     they compare two given starts. `different` = beyond the bound.

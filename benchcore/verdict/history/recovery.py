@@ -27,7 +27,7 @@ def find_recovery(
     of_machine: bool = False,
 ) -> Night | None:
     """The first of the last nights that are back at the level before a change of log(T_b / T_a) by
-    `move`, if these are `KNOWN_NIGHTS` or more, certainly off the new level and near the old one.
+    `move`. They must be `KNOWN_NIGHTS` or more, certainly off the new level and near the old one.
 
     What bridges took from the nights counts if the change was `of_machine`: a bridge takes out just
     that. Then nights of another METHOD show nothing. None = it is not gone, as far as is known.
