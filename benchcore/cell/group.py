@@ -45,7 +45,7 @@ class Group:
         return [member.pid for member in self._members]
 
     def place(self, rank: int) -> Place:
-        """Where a process of the group stands in it."""
+        """The position of a process in the group."""
         host, port = self._port.getsockname()
         met = {"rendezvous": str(self.folder / "rendezvous"), "address": f"{host}:{port}"}
         return Place(rank=rank, size=self.size, **met)

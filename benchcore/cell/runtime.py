@@ -16,7 +16,7 @@ from benchcore.cell.proof.given import Readings
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands in the group that uses several devices. It meets the others at the
+    """The position of a process in the group that uses several devices. It meets the others at the
     file `rendezvous`, or at `address`, a free port of loopback. The usual contender is alone."""
 
     rank: int = 0

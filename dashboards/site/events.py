@@ -86,7 +86,7 @@ def open_events(changes: Sequence[Change], now: datetime) -> list[Block]:
 
 
 def list_marks(changes: Sequence[Change]) -> list[dict[str, str]]:
-    """Where suspicions and events stand in the histories of the Series page."""
+    """The positions of suspicions and events in the histories of the Series page."""
     return [
         {
             **series_of(each["key"]),

@@ -33,7 +33,7 @@ from dashboards.site.guide import describe_since
 from dashboards.site.pages import OPERATIONS_PAGE
 
 _TABLED = "ops"
-"""The workload whose operations and calls stand in tables."""
+"""The workload whose operations and calls are in tables."""
 _COLUMNS = (
     column("case", "Operation"),
     column("slower", "Slower"),

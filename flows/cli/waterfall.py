@@ -1,4 +1,4 @@
-"""The command `deadheat waterfall`: what each setting of torch gains, and where JAX stands."""
+"""The command `deadheat waterfall`: what each setting of torch gains, compared with JAX."""
 
 from __future__ import annotations
 

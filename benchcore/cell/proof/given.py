@@ -44,7 +44,7 @@ _MOST_SAMPLED = 4096
 _MOST_COPIED, _MOST_SUMMED = 1 << 28, 1 << 22
 """Bytes of what a step returned, and numbers of its parameters, that are checked."""
 _FEWEST_KNOWN = 0.999
-"""Share of an array's numbers that must stand among the others. Of computed float32 numbers up to
+"""Share of an array's numbers that must be among the others. Of computed float32 numbers up to
 2 % do so by chance among a million, and nine tenths among a hundred million."""
 
 

@@ -49,7 +49,7 @@ _NEUTRAL: Mapping[str, tuple[float, tuple[int, ...]]] = {
     "mul": (1.0, (0, 1)),
     "div": (1.0, (1,)),
 }
-"""The number that leaves another one as it is, and the places where it may stand."""
+"""The number that leaves another one as it is, and the operands that it may be."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Operation:
     copies: bool = False
     """Whether it only puts together what was there before the step, apart from its inputs."""
     updates: bool = False
-    """Whether it changed what stood there before the step, such as one of many counters: needed
+    """Whether it changed what was there before the step, such as one of many counters: needed
     also where others hold the same number."""
 
 
@@ -52,7 +52,7 @@ class Recorded:
     needed: Collection[Hashable]
     """What it returned, and what it changed of what was there before."""
     overwritten: Collection[Hashable] = ()
-    """What it wrote over where it stood first: a copy of that may be needed."""
+    """Values that it overwrote in their first place: copies of these may be needed."""
     unusual: Sequence[str] = ()
     """Operations that no step of its kind needs."""
     near: Mapping[Hashable, Hashable] = field(default_factory=dict)

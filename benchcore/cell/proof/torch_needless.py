@@ -21,7 +21,7 @@ from benchcore.cell.proof.torch_compiler import find_module
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
 _REPLACING = ("copy_", "fill_", "zero_")
-"""What writes in place without the number that stood there."""
+"""What writes in place without reading the number that was there."""
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
 """Modules that call the autograd engine."""
 _AGAIN = "torch.utils.checkpoint"

@@ -35,7 +35,7 @@ MOST_NEARLY = {"jax": 0.08, "torch": 0.005}
 """The same, with values that differ in their last digits taken for one. Of our tiny cases: up to
 0.044 in JAX (`efficientnet_b0`, training), and no more than needless in torch."""
 MOST_COPIES = 0.01
-"""Share of the elements that a step moves to put together what stands there before it: ours put
+"""Share of the elements that a step moves to put together what was there before it: ours put
 nothing together."""
 _DTYPES = {
     "fp32_ieee": "float32",

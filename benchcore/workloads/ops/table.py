@@ -1,4 +1,4 @@
-"""The table of single operations: a row each. Its two calls stand in `in_jax.py`, `in_torch.py`."""
+"""The table of single operations: a row each. Its two calls are in `in_jax.py`, `in_torch.py`."""
 
 from __future__ import annotations
 
