@@ -25,7 +25,7 @@ STATE = Variable("DEADHEAT_STATE", "The state folder (default `state`).")
 SITES = Variable("DEADHEAT_SITES", "A folder with your own sites, one `NAME.toml` each.")
 LOCKS = Variable(
     "DEADHEAT_LOCKS",
-    "A folder of locks: measuring processes that share it wait for each other, per device "
+    "A folder of lock files: measuring processes that share it wait for each other, per device "
     "(default `deadheat-locks` in the temporary folder).",
 )
 DATABASE_URL = Variable(

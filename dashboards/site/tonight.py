@@ -188,7 +188,7 @@ def _describe_settings(ratios: Sequence[dict[str, Any]]) -> str:
     for row in newest_pair_rows(ratios):
         if is_fair(row) and row["workload"] not in NO_FRAMEWORKS:
             for side in ("a", "b"):
-                arms = found.setdefault(FRAMEWORKS[row[f"{side}_framework"]], Counter())
+                arms = found.setdefault(FRAMEWORK_NAMES[row[f"{side}_framework"]], Counter())
                 arms[str(row[f"{side}_arm"])] += 1
     text = ""
     for name, arms in found.items():

@@ -19,7 +19,7 @@ from flows.cli.printing import print_json, print_line
 _FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet, latex or markdown; repeat for more (default csv)."
-_BLOCKS = "Also write the table blocks, the raw times: a row per timed block."
+_BLOCKS = "Write the table blocks, too: the raw times, a row per timed block."
 _README = (
     "Write a table of the newest results into this Markdown file, too, between its markers "
     "(default: none)."
