@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, and_, select
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.store.conditions import read_conditions
 from benchcore.store.metrics import find_tracked
-from benchcore.store.models import DuelRun, EventChange, EventRow, PairRatio, SuspicionRow
+from benchcore.store.models import (
+    DuelRun,
+    EventChange,
+    EventRow,
+    PairRatio,
+    SuspicionRow,
+    skip_index,
+)
 from benchcore.store.series import ROLLING, series_key
 from benchcore.store.suspicions import changed_conditions
 
@@ -26,7 +32,8 @@ _OF_CASE = (
 def list_changes(engine: Engine) -> list[dict[str, Any]]:
     """One row per suspicion, oldest first. `key` is its series; `case` describes what it is about;
     `campaign` is the night that showed it last; `versions` are (a, b) `before` and `after`;
-    `event` is None until a confirmation. Reads the nights of suspicions only.
+    `event` is None until a confirmation; only an event has `conditions`, those that changed with
+    it. Reads the nights of suspicions only.
     """
     after = aliased(DuelRun)
     of_case = [getattr(after, name) for name in ("campaign", *_OF_CASE)]
@@ -38,9 +45,10 @@ def list_changes(engine: Engine) -> list[dict[str, Any]]:
     )
     with Session(engine) as session:
         rows = [(row[0], row[1], row._mapping) for row in session.execute(query)]
-        runs = {each for row, *_ in rows for each in (row.before_run, row.after_run)}
+        confirmed = [row for row, event, _ in rows if event is not None]
+        runs = {each for row in confirmed for each in (row.before_run, row.after_run)}
         known = read_conditions(engine, runs=sorted(runs))
-        versions = _read_versions(session, [row for row, *_ in rows])
+        versions = _read_versions(session)
         history = _read_history(session)
         return [
             {
@@ -49,8 +57,11 @@ def list_changes(engine: Engine) -> list[dict[str, Any]]:
                 "metric": find_tracked(row.metric),
                 "case": {name: duel[name] for name in (*_OF_CASE, "device")},
                 "campaign": duel["campaign"],
-                "conditions": changed_conditions(row, known),
-                "versions": versions[row.id],
+                "conditions": [] if event is None else changed_conditions(row, known),
+                "versions": {
+                    when: versions.get((row.id, run), ("", ""))
+                    for when, run in (("before", row.before_run), ("after", row.after_run))
+                },
                 "event": None if event is None else _describe_event(event, history),
             }
             for row, event, duel in rows
@@ -71,22 +82,20 @@ def _read_history(session: Session) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def _read_versions(session: Session, rows: Sequence[SuspicionRow]) -> dict[int, dict[str, Any]]:
-    """By suspicion: both sides' versions in the night before it and in the newest one."""
-    runs = sorted({each for row in rows for each in (row.before_run, row.after_run)})
-    columns = ("duel_run", "a_arm", "b_arm", "a_version", "b_version")
-    query = select(*(getattr(PairRatio, name) for name in columns))
-    query = query.where(PairRatio.a_role.in_(ROLLING))
-    query = query.order_by(PairRatio.duel_run, PairRatio.a, PairRatio.b)
-    found: dict[tuple[str, str, str], tuple[str, str]] = {}
-    for start in range(0, len(runs), 500):  # SQLite limits the variables of a query
-        part = query.where(PairRatio.duel_run.in_(runs[start : start + 500]))
-        for *place, a, b in session.execute(part):
-            found.setdefault((place[0], place[1], place[2]), (a, b))
-    return {
-        row.id: {
-            when: found.get((run, row.a_arm, row.b_arm), ("", ""))
-            for when, run in (("before", row.before_run), ("after", row.after_run))
-        }
-        for row in rows
-    }
+def _read_versions(session: Session) -> dict[tuple[int, str], tuple[str, str]]:
+    """By suspicion and duel run: both sides' versions in the night before it, and in the newest."""
+    found: dict[tuple[int, str], tuple[str, str]] = {}
+    for run in (SuspicionRow.before_run, SuspicionRow.after_run):
+        same = [
+            skip_index(getattr(PairRatio, arm)) == getattr(SuspicionRow, arm)
+            for arm in ("a_arm", "b_arm")
+        ]
+        query = (
+            select(SuspicionRow.id, run, PairRatio.a_version, PairRatio.b_version)
+            .join(PairRatio, and_(PairRatio.duel_run == run, *same))
+            .where(PairRatio.a_role.in_(ROLLING))
+            .order_by(PairRatio.a, PairRatio.b)
+        )
+        for suspicion, duel_run, a, b in session.execute(query):
+            found.setdefault((suspicion, duel_run), (a, b))
+    return found

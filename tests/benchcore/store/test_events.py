@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from result_documents import JAX, TORCH, make_history
+from sent_statements import record_statements
 from sqlalchemy.orm import Session
 from stored_histories import FOUND, MOVED, store_history
 
@@ -251,6 +252,36 @@ def test_tonight_has_a_row_for_a_cause_and_shows_what_the_culprit_did(shifted: E
     assert "more" not in json.dumps(tail)
     (listed, *_) = [each for each in events_page(changes, now)["blocks"] if each.get("rows")]
     assert [each["what"]["text"] for each in listed["rows"]] == ["event 3", "event 1", "event 2"]
+
+
+def test_conditions_are_read_only_of_the_nights_around_events(state: State, engine: Engine) -> None:
+    """Pages show no others, and a database has hundreds of suspicions."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
+    documents = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
+    for night, document in enumerate(documents):
+        document["allocation"]["device"]["driver"] = "570.1" if night < 10 else "580.2"
+    store_history(engine, state, documents)
+    refresh_suspicions(engine)
+    sent = record_statements(engine, lambda: list_changes(engine))
+    assert not any("effective" in text for text, _ in sent)
+    (suspicion,) = list_changes(engine)
+    assert (suspicion["event"], suspicion["conditions"]) == (None, [])
+    store_finding(engine, 1, _found(), names=NAMES)
+    (event,) = list_changes(engine)
+    assert [str(each) for each in event["conditions"]] == ["driver 570.1 to 580.2"]
+    assert event["versions"] == suspicion["versions"]
+    assert event["versions"] == {"before": ("0.9.0", "2.10.0"), "after": ("0.9.1", "2.10.0")}
+
+
+def test_a_suspicion_has_the_versions_of_its_own_arms(shifted: Engine) -> None:
+    with Session(shifted) as session, session.begin():
+        first = session.get_one(SuspicionRow, 1)
+        names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
+        row = {name: getattr(first, name) for name in names}
+        session.add(SuspicionRow(**{**row, "a_arm": "jax-eager"}))
+    own, other = list_changes(shifted)
+    assert own["versions"]["after"][0] == "0.9.1"
+    assert other["versions"] == {"before": ("", ""), "after": ("", "")}
 
 
 def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
