@@ -16,7 +16,6 @@ from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
 from benchcore.store.parquet import import_parquet
 from dashboards.formatting import is_missing
-from dashboards.paper_figures import METRICS, draw_figures
 from dashboards.site.names import order_words
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -39,6 +38,8 @@ def write_tables(
             replace_file(path, write(frame))
             written.append((path, len(frame)))
     if "latex" in chosen:
+        from dashboards.paper_figures import draw_figures  # Altair takes half a second
+
         for name, drawn in draw_figures(tables["measurements"]).items():
             replace_file(folder / f"{name}.pdf", drawn.pdf)
             written.append((folder / f"{name}.pdf", drawn.rows))
@@ -64,6 +65,8 @@ def _list_files(ending: str, tables: Tables) -> dict[str, pd.DataFrame]:
         return {"summary": list_newest(tables["ratios"])}
     if ending != "latex":
         return dict(tables)
+    from dashboards.paper_figures import METRICS  # as above
+
     measured = tables["measurements"]
     found = {name: pivot_metric(measured, *each) for name, each in METRICS.items()}
     found["models"] = tabulate_models()

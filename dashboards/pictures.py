@@ -19,10 +19,9 @@ from benchcore.store.suspicions import list_suspicions
 from benchcore.verdict.history.series import STEP_TIME, Series, SeriesKey
 from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, select_rows
+from dashboards.site.specifications import VEGA_LITE
 
 _WIDTH = 640
-VEGA_LITE = alt.SCHEMA_VERSION.rpartition(".")[0]
-"""The version of Vega-Lite that altair writes for, as vl-convert names it."""
 
 
 def draw_forest(state: State, campaign: str) -> str | None:

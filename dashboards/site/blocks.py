@@ -102,7 +102,7 @@ def facts(pairs: Iterable[tuple[str, Cell]], *, ids: Sequence[str] = ()) -> Bloc
 
 
 def chart(name: str, description: str, **datasets: Sequence[Mapping[str, Any]]) -> Block:
-    """A chart of `charts.SPECS` with its named datasets; the description is its accessible name."""
+    """A chart of `charts.py` with its named datasets; the description is its accessible name."""
     filled = {key: [dict(row) for row in rows] for key, rows in datasets.items()}
     return {"kind": "chart", "spec": name, "description": description, "datasets": filled}
 

@@ -1,10 +1,15 @@
 """The charts of the dashboard: Vega-Lite specifications without data, which pages fill by name.
 
-A chart's datasets are its arguments; `blocks.chart` names them.
+A chart's datasets are its arguments; `blocks.chart` names them. `charts.json` holds them for
+`specifications.py`, as Altair takes half a second. To refresh it: `python -m dashboards.site.charts
+dashboards/site/charts.json`.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -299,8 +304,11 @@ def roofline() -> dict[str, Any]:
     return _whole(alt.LayerChart(layer=[roof, points], width=_WIDTH, height=220))
 
 
-SPECS = {
-    each.__name__: each()
-    for each in (forest, history, block_times, distributions, latencies, stages, roofline)
-}
-"""By the name that `blocks.chart` uses."""
+def write_specifications() -> str:
+    """The content of `charts.json`: each chart by the name that `blocks.chart` uses."""
+    charts = (forest, history, block_times, distributions, latencies, stages, roofline)
+    return json.dumps({each.__name__: each() for each in charts}, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(write_specifications(), encoding="utf-8")

@@ -11,10 +11,9 @@ from typing import Any
 
 from benchcore.errors import DamagedFileError
 from benchcore.protocol import name_part
-from dashboards.pictures import VEGA_LITE
-from dashboards.site.charts import SPECS
 from dashboards.site.glossary import GLOSSARY
 from dashboards.site.pages import NAVIGATION, PAGES, Page
+from dashboards.site.specifications import SPECS, VEGA_LITE
 from dashboards.templating import escape_json, open_templates, vega_bundle
 
 _FOLDER = Path(__file__).parent

@@ -39,7 +39,7 @@ def confirm(
     Every confirmed change becomes an event, and is sent to DEADHEAT_NOTIFY and
     DEADHEAT_WEBHOOK_URL: one message per release.
     """
-    from dashboards.publish import refresh_pages  # charts take a second to import
+    from dashboards.publish import refresh_pages  # which other commands do without
     from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 
     emits = variables.PREFECT_API_URL.read() is not None  # measuring sets that of its own server

@@ -31,7 +31,7 @@ def demo(
 
     Every page is marked as made up. An earlier demo in the folder is replaced.
     """
-    from dashboards.publish import publish_campaign  # Altair takes a second
+    from dashboards.publish import publish_campaign  # which the help does without
 
     day = today() - timedelta(days=1) if last is None else last.date()
     state = open_demo(folder)

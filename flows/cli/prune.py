@@ -30,7 +30,7 @@ def prune(
     Keeps proofs, plans, locks, pages of nights, the database, and environments that an undecided
     suspicion or an open event compares.
     """
-    from dashboards.publish import remove_files  # Altair, which other commands do without
+    from dashboards.publish import remove_files  # which other commands do without
 
     opened = open_state(state)
     removals = list_unneeded(opened, keep_nights)

@@ -101,7 +101,7 @@ def report(
     campaign: _CampaignArgument, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
-    from dashboards.publish import publish_campaign  # Altair, which `ingest` does without
+    from dashboards.publish import publish_campaign  # which `ingest` does without
 
     opened = open_state(state)
     notes = recall_plan(opened, campaign).notes
