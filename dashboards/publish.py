@@ -18,8 +18,10 @@ from benchcore.state import State, hold_lock
 from benchcore.store.clocks import DatedNight, find_ahead
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import count_campaigns, list_newest_campaigns
+from benchcore.store.metric_values import Amounts
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
+from benchcore.store.reports.guide import pick_amounts
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_ns, is_missing
 from dashboards.frames import does_count
@@ -77,15 +79,17 @@ def _publish(
         newest = list_newest_campaigns(engine, MOST_DUELS)
         catalog, names = _new_catalog(), [*newest, *campaigns]
     touched, pairs, crashed = Touched(), NewPairs(), list_crashed(engine)
+    amounts = dict[tuple[str, str], Mapping[str, float | None]]()
     for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
         workarounds = list_workarounds(engine, each.name, crashed)
         _add_campaign(files, catalog, state, each, workarounds)
         touched.add(each)
         pairs.add(each)
+        amounts |= pick_amounts(each.rows("contenders"))
     pairs.write(state.site)
     known = [each["name"] for each in catalog["campaigns"]]
     refresh_certificates(files, engine, touched, known)
-    _finish(files, catalog, state, engine, names)
+    _finish(files, catalog, state, engine, names, amounts)
     return catalog
 
 
@@ -221,9 +225,10 @@ def _finish(
     state: State,
     engine: Engine,
     campaigns: Collection[str] = (),
+    amounts: Amounts | None = None,
 ) -> None:
     """Write what all campaigns share: the catalogue, verdicts of nights, and the pages. Answers of
-    the cases that `campaigns` measured are read again."""
+    the cases that `campaigns` measured are read again, without the `amounts` that are known."""
     now = datetime.now(UTC)
     changes = list_changes(engine)
     for each in catalog["campaigns"]:
@@ -239,7 +244,7 @@ def _finish(
     files.write("marks", list_marks(changes))
     files.write("pages/events", events_page(changes, now))
     files.write("pages/releases", releases_page(files))
-    rows = refresh_guide_rows(files, engine, campaigns)
+    rows = refresh_guide_rows(files, engine, campaigns, amounts)
     files.write("pages/guide", guide_page(rows))
     files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from benchcore.store.database import Engine
+from benchcore.store.metric_values import Amounts
 from benchcore.store.reports.guide import list_answers, name_case_of, sort_answers
 from dashboards.site.files import SiteFiles
 
@@ -19,13 +20,16 @@ _PAST = "past"
 
 
 def refresh_guide_rows(
-    files: SiteFiles, engine: Engine, campaigns: Collection[str]
+    files: SiteFiles,
+    engine: Engine,
+    campaigns: Collection[str],
+    amounts: Amounts | None = None,
 ) -> list[Answer]:
     """The rows of `benchcore.store.reports.guide.list_answers`. Cases that these campaigns measured
     are read again, from what the dashboard stores of their nights and those since; others stay as
-    the dashboard stores them."""
+    the dashboard stores them. `amounts` are those of contenders that were read already."""
     stored = _read(files)
-    new = list_answers(engine, campaigns=campaigns, remembered=stored)
+    new = list_answers(engine, campaigns=campaigns, remembered=stored, amounts=amounts)
     again = {name_case_of(each) for each in new}
     kept = (each for each in stored if name_case_of(each) not in again)
     found = sort_answers([*kept, *new])

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from result_documents import JAX, TORCH, make_document
+from sent_statements import record_statements
 from sqlalchemy import event
 from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.reports.guide import list_answers
+from benchcore.store.reports.guide import list_answers, pick_amounts
 from dashboards.site.files import SiteFiles
+from dashboards.site.gather import read_campaigns
 from dashboards.site.guide_rows import refresh_guide_rows
 
 FAST_TORCH = replace(TORCH, step_ns=JAX.step_ns / 2)
@@ -26,6 +28,30 @@ def _night(campaign: str, day: int, case: str, torch: Any = TORCH) -> dict[str, 
     for key in ("started_at", "ended_at"):
         document["allocation"][key] = f"2026-11-{day:02}T03:00:00+00:00"
     return document
+
+
+def test_a_night_that_was_read_is_not_read_again_for_its_answers(tmp_path: Path) -> None:
+    state = open_state(tmp_path)
+    engine = open_database(state.database_url)
+    store_history(engine, state, [_night("first", 1, "small"), _night("first", 2, "large")])
+    (night,) = read_campaigns(state, engine, ["first"])
+    found = list[Any]()
+
+    def read(**known: Any) -> list[str]:
+        sent = record_statements(
+            engine, lambda: found.append(list_answers(engine, campaigns=["first"], **known))
+        )
+        return [text for text, _ in sent]
+
+    whole = read()
+    fewer = read(amounts=pick_amounts(night.rows("contenders")))
+    assert found[0] == found[1] == list_answers(engine)
+    assert found[0][0]["of_a"]["median_step_ns"]
+    assert any("start_run" in each for each in whole)
+    assert not any("start_run" in each for each in fewer)
+    # One for each answer: the pair of earlier versions.
+    assert sum("ratio" in each and "LIMIT" in each for each in fewer) == len(found[0]) == 2
+    engine.dispose()
 
 
 def test_answers_of_other_cases_are_remembered(tmp_path: Path) -> None:
