@@ -17,6 +17,8 @@ _MAX_DECIMALS = 3
 
 def is_missing(value: object) -> bool:
     """True for None, pandas' NA, NaN, NaT and infinities."""
+    if type(value) is float:  # most are
+        return not math.isfinite(value)
     if value is None or type(value).__name__ == "NAType" or value != value:
         return True
     return isinstance(value, float) and not math.isfinite(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,14 +163,14 @@ def _add_campaign(
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
     _write_cases(files, name, add_night(files, catalog, campaign))
-    write_locks(files, campaign.raw, campaign.rows("contenders"))
+    write_locks(files, campaign)
     write_numerics(files, campaign)
     _write_versions(files, campaign)
     num_bytes = files.flush_own()
     entry = describe_entry(campaign, counts, num_bytes)
     entry |= {"verdict": verdict, "pages": pages}
-    others = [each for each in catalog["campaigns"] if each["name"] != name]
-    catalog["campaigns"] = sorted([*others, entry], key=lambda each: (each["at"], each["name"]))
+    catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != name]
+    insort(catalog["campaigns"], entry, key=lambda each: (each["at"], each["name"]))
     shell = render_shell(TONIGHT, root="../", campaign=name, notice=read_mark(state))
     replace_text(state.site / name / "index.html", shell)
 

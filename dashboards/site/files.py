@@ -92,9 +92,12 @@ def replace_text(path: Path, text: str) -> bool:
     content = text.encode("utf-8")
     if path.is_file() and path.read_bytes() == content:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = name_part(path)
-    part.write_bytes(content)
+    try:
+        part.write_bytes(content)
+    except FileNotFoundError:  # the first file of its folder: most have one
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
     part.replace(path)
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 
@@ -12,6 +13,8 @@ def order_words(*words: str) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in parts]
 
 
+@cache
 def name_file(*parts: object) -> str:
-    """A name for a file or an address from names that may hold anything."""
+    """A name for a file or an address from names that may hold anything. Of the same cases, pages
+    ask thousands of times."""
     return ".".join(re.sub(r"[^A-Za-z0-9_-]+", "-", str(part)) for part in parts if part)

@@ -109,16 +109,12 @@ def _describe_void(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, **without, **named, "reason": shorten(row["reason"]), "num_samples": 0}
 
 
-def write_locks(
-    files: SiteFiles,
-    raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    contenders: Sequence[Mapping[str, Any]],
-) -> None:
+def write_locks(files: SiteFiles, campaign: Campaign) -> None:
     """Store the packages of each environment by framework and version, for the differences."""
     known = files.read("locks") or {}
-    versions = {(row["duel_run"], row["name"]): row for row in contenders}
-    for run, of_run in raw.items():
-        for name, each in of_run.items():
+    versions = {(row["duel_run"], row["name"]): row for row in campaign.rows("contenders")}
+    for run in sorted(campaign.runs):  # `raw` may have those of other campaigns, too
+        for name, each in campaign.raw.get(run, {}).items():
             row = versions.get((run, name))
             if row is not None and each["packages"]:
                 known.setdefault(row["framework"], {})[row["version"]] = each["packages"]
