@@ -7,7 +7,7 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -75,16 +75,21 @@ class Plant:
     """Of its duel: 2 for what is unfair in a later start only."""
     compile: str = "none"
     """The compile mode of the PyTorch sides in its duel."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of all sides in its duel."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of its own side alone."""
 
     @property
     def duel(self) -> tuple[str, str]:
-        """Plants of one duel, with as many starts and one compile mode, run in it together."""
+        """Plants of one duel and one kind run in it together."""
         return self.workload, self.case
 
     @property
-    def kind(self) -> tuple[int, str]:
-        """Plants of one duel that differ in it run in several."""
-        return self.starts, self.compile
+    def kind(self) -> tuple[int, str, tuple[tuple[str, str], ...]]:
+        """Plants of one duel that differ in it run in several: its starts, the compile mode, and
+        other settings."""
+        return self.starts, self.compile, tuple(sorted(self.settings.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +169,23 @@ def _run_duel(
     folder: Path,
 ) -> list[Outcome]:
     state = open_state(folder)
-    starts, mode = next(iter(plants.values())).kind
-    modes = {"jax": "jit", "torch": mode}
+    starts, mode, others = next(iter(plants.values())).kind
+    settings = {
+        framework: {"compile": each, **dict(others)}
+        for framework, each in (("jax", "jit"), ("torch", mode))
+    }
     snapshot = _plant(state, plants, _list_imports(duel, environments, mode))
-    right = [_contender(f"right-{each}", each, environments, modes) for each in environments]
+    right = [
+        _contender(f"right-{each}", environments[each], each, settings[each])
+        for each in environments
+    ]
     wrong = [
-        _contender(name, plant.framework, environments, modes, plant=name)
+        _contender(
+            name,
+            environments[plant.framework],
+            plant.framework,
+            {**settings[plant.framework], **plant.own, _SETTING: name},
+        )
         for name, plant in plants.items()
     ]
     order = DuelOrder(
@@ -234,20 +250,15 @@ def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
 
 
 def _contender(
-    name: str,
-    framework: str,
-    environments: Mapping[str, EnvironmentRecord],
-    modes: Mapping[str, str],
-    **more: str,
+    name: str, record: EnvironmentRecord, framework: str, settings: dict[str, str]
 ) -> ContenderOrder:
-    record = environments[framework]
     return ContenderOrder(
         name=name,
-        arm=f"{framework}-{more.get(_SETTING, 'right')}",
+        arm=f"{framework}-{settings.get(_SETTING, 'right')}",
         role="newest",
         framework=framework,  # type: ignore[arg-type]
         version=record.packages[framework],
-        settings={"compile": modes[framework], **more},
+        settings=settings,
         environment=record,
         environment_failure=None,
     )

@@ -15,6 +15,7 @@ from benchcore.cell.proof.further_steps import FurtherSteps
 from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.long_block import LongBlock
 from benchcore.cell.proof.placing import describe_inputs
+from benchcore.cell.proof.sharing import describe_sharing
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll
@@ -102,6 +103,11 @@ class BoundProgram:
     def held(self) -> Mapping[str, Any]:
         """What the manifest is read from."""
         return self.program.held(self.inputs)
+
+    def describe_sharing(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """How devices share the work, of what it has `held`; nothing of one."""
+        devices = getattr(self._case, "devices", 1)
+        return {} if self.is_alone else describe_sharing(held, self._start.inputs, devices)
 
     def prove(
         self, synchronise: Synchronise, release: Synchronise, other: Arrays | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,12 @@ def test_a_side_that_counts_or_that_another_guard_refuses_is_not_as_expected() -
     assert not outcome(plant, "by luck").as_expected
     assert outcome(None).as_expected
     assert not outcome(None, "refused").as_expected
+
+
+def test_plants_whose_duels_have_other_settings_run_in_other_duels() -> None:
+    plant = replace(PLANTS[0], settings={}, own={})
+    assert replace(plant, own={"strategy": "tensor"}).kind == plant.kind
+    assert replace(plant, settings={"strategy": "tensor"}).kind != plant.kind
 
 
 def test_a_missing_file_is_bad_input(tmp_path: Path) -> None:

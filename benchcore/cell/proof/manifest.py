@@ -39,6 +39,7 @@ def read_manifest(
     that other processes must follow (not `alone`) are not watched."""
     held = program.held()
     readings = {**runtime.manifest(held), "drop_rates": _join_rates(held.get("drop_rates", ()))}
+    readings |= program.describe_sharing(held)
     seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
     if alone and readings.get("state_update") == "in place":
         readings["state_update"] = _read_update(runtime, program)

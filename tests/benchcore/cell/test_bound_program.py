@@ -172,6 +172,17 @@ def test_sets_of_inputs_that_share_their_labels_are_several() -> None:
     assert _count_input_buffers(address, program) == "3"  # type: ignore[arg-type]
 
 
+def test_devices_share_a_step_only_where_a_case_has_several() -> None:
+    program = _infer(lambda weight, images: images @ weight)
+    arrays = _make_arrays(_CASE, 1)
+    one, two = (
+        BoundProgram(program, _SPEC, SimpleNamespace(devices=devices), arrays) for devices in (1, 2)
+    )
+    held = {"state": [arrays.params["weight"]], "inputs": [arrays.inputs["images"][:2]]}
+    assert one.describe_sharing(held) == {}
+    assert two.describe_sharing(held) == {"strategy": "data", "state_held": "800 bytes"}
+
+
 def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs() -> None:
     kept: list[np.ndarray] = []
 

@@ -19,6 +19,7 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
+from benchcore.verdict.duel.parity import ParitySide, compare_sides
 from benchcore.workloads.settings import STRATEGY
 from benchcore.workloads.small_lm.spec import NETWORK as SMALL_LM_NETWORK
 from benchcore.workloads.small_lm.spec import SPEC as SMALL_LM
@@ -198,8 +199,27 @@ def test_every_strategy_of_four_devices_trains_as_one_device_does(
     )
     manifests = [each["effective"]["manifest"] for each in document["contenders"]]
     assert len({each["threads"] for each in manifests}) == 1, "also of four processes on two CPUs"
+    _check_parity(document["contenders"])
     flops = [each["effective"]["products"]["flops"] for each in document["contenders"]]
     assert flops == [{"float32": document["duel"]["flops_per_step"]}] * len(flops)
+
+
+def _check_parity(contenders: list[dict[str, Any]]) -> None:
+    """Each side reads as its arm asked, and holds as much as the other side of its strategy."""
+    sides = [
+        ParitySide(
+            name=each["name"],
+            framework=each["framework"],
+            settings=each["settings"],
+            manifest=each["effective"]["manifest"],
+        )
+        for each in contenders
+    ]
+    read = {side.name: side.manifest.get("strategy") for side in sides}
+    assert read == {side.name: side.settings["strategy"] for side in sides}
+    for jax, torch in zip(sides[::2], sides[1::2], strict=True):
+        assert jax.manifest["state_held"] == torch.manifest["state_held"]
+        assert compare_sides(jax, torch, "tuned").violations == ()
 
 
 def _check_sharing(measured: dict[str, dict[str, float]]) -> None:

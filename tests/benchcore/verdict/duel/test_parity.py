@@ -224,6 +224,59 @@ def test_torch_compiles_for_the_shapes_that_its_arm_chose(
     assert (parity.violations == ()) == fair
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, {"strategy": "data"}, True),
+        ({"strategy": "data"}, {"strategy": "fully_sharded"}, False),
+        ({"strategy": "fully_sharded"}, {"strategy": "fully_sharded"}, True),
+        ({"strategy": "fully_sharded"}, {"strategy": "data"}, False),
+        ({"strategy": "tensor"}, {"strategy": "fully_sharded"}, False),
+        ({"strategy": "tensor"}, {"strategy": "data, then tensor"}, False),
+        ({"strategy": "tensor"}, {}, True),  # of an older harness
+    ],
+)
+def test_devices_share_the_work_as_the_arm_chose(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    for sides in (
+        (_jax(chosen), _torch(chosen, **found)),
+        (_jax(chosen, **found), _torch(chosen)),
+    ):
+        violations = compare_sides(*sides, "tuned").violations
+        assert (violations == ()) == fair
+        assert all(each.startswith("strategy of") for each in violations)
+
+
+def test_strategies_that_nobody_read_differ_as_their_arms_do() -> None:
+    parity = compare_sides(_jax(), _torch({"strategy": "tensor"}), "default")
+    assert (parity.violations, parity.fair) == ((), False)
+    assert parity.labels == ("strategy 'data' on jax, 'tensor' on torch",)
+
+
+@pytest.mark.parametrize(
+    ("of_jax", "of_torch", "fair"),
+    [
+        ("24704 bytes", "24704 bytes", True),
+        ("22120 bytes", "21848 bytes", True),
+        ("20352 bytes", "24704 bytes", False),
+        ("40704 bytes", "40704 bytes, then 20352 bytes", False),
+        ("", "40704 bytes", True),
+    ],
+)
+def test_a_device_that_keeps_more_of_the_state_voids_the_pair(
+    of_jax: str, of_torch: str, fair: bool
+) -> None:
+    tensor = {"strategy": "tensor"}
+    sides = _jax(tensor, state_held=of_jax), _torch(tensor, state_held=of_torch)
+    parity = compare_sides(*sides, "tuned")
+    assert (parity.fair, "shares less of its state" in "".join(parity.violations)) == (
+        fair,
+        not fair,
+    )
+    assert compare_sides(_jax(state_held=of_jax), sides[1], "tuned").violations == ()
+
+
 def test_operations_on_smaller_arrays_void_the_pair_where_there_are_no_products() -> None:
     def judge(of_jax: str, of_torch: str) -> bool:
         sides = _jax(operation_size=of_jax), _torch(operation_size=of_torch)
