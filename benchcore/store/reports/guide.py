@@ -57,8 +57,9 @@ NOT_MEASURED = (
         "Neither has it in its own library. Both have the exchange between devices that it needs.",
     ),
     (
-        "Kernels in CUDA",
-        "A kernel in CUDA is the same on both sides.",
+        "Kernels in CUDA C++",
+        "Both sides can call the same kernel, but not in the same way: PyTorch as one of its "
+        "operators, JAX through its foreign function interface. These calls are not compared.",
     ),
     (
         "Kernels in Triton and Pallas on a CPU",

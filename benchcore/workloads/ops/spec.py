@@ -1,4 +1,8 @@
-"""Single operations from a table, each launch-bound, in a cache, out of it, and bandwidth-bound."""
+"""Single operations from a table, each launch-bound, in a cache, out of it, and bandwidth-bound.
+
+Plain products, copies and convolutions, depthwise ones too, are workloads of their own: `matmul`,
+`copy` and `convolution`.
+"""
 
 from __future__ import annotations
 
