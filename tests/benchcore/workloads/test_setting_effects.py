@@ -219,6 +219,75 @@ def test_every_batching_of_an_ensemble_computes_the_reference(
         _check_equal("ensemble", job["case"], right, each)
 
 
+_STACKED = """
+import json
+import torch
+from torch import nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from benchcore.workloads.ensemble.in_torch import build
+from benchcore.workloads.ensemble.spec import SPEC
+
+def make_module(case, params, index):
+    layers = [] if case.convolves else [nn.Flatten()]
+    for name, inputs, outputs in case.layers:
+        size = (inputs, outputs)
+        layer = nn.Conv2d(*size, 3, padding=1) if case.convolves else nn.Linear(*size)
+        own = {kind: torch.tensor(params[f"{name}.{kind}"][index]) for kind in ("weight", "bias")}
+        layer.load_state_dict(own)
+        layers += [layer, nn.SiLU()]
+    return nn.Sequential(*layers[:-1])
+
+def measure(ours, theirs):
+    ours, theirs = ours.detach(), theirs.detach()
+    assert ours.shape == theirs.shape
+    return float((ours - theirs).abs().max() / theirs.abs().max())
+
+found = {}
+for end in ("", "_convnet"):
+    case = SPEC.cases[f"tiny_infer{end}"]
+    arrays = SPEC.make_arrays(case, 7)
+    modules = [make_module(case, arrays.params, index) for index in range(case.models)]
+    params, buffers = stack_module_state(modules)
+    images, one = torch.tensor(arrays.inputs["images"]), make_module(case, arrays.params, 0)
+    one = one.to("meta")
+
+    def call(params, buffers, images):
+        return functional_call(one, (params, buffers), (images,))
+
+    def compute_loss(*given):
+        return call(*given).square().mean()
+
+    outputs = vmap(call)(params, buffers, images)
+    gradients, losses = vmap(grad_and_value(compute_loss))(params, buffers, images)
+    for use, theirs in (("infer", outputs), ("gradient", losses)):
+        settings = {"device": "cpu", "compile": "none", "batching": "vmap"}
+        program = build(SPEC.cases[f"tiny_{use}{end}"], arrays, settings)
+        ours = program.step(program.place(arrays.inputs))
+        if use == "gradient":
+            ours, own = ours
+            layers = [each for each in params if each.endswith("weight")]
+            for (name, _, _), layer in zip(case.layers, layers, strict=True):
+                for kind in ("weight", "bias"):
+                    stacked = gradients[layer.replace("weight", kind)]
+                    apart = measure(own[f"{name}.{kind}"], stacked)
+                    found[f"{name}.{kind} of tiny_gradient{end}"] = apart
+        found[f"tiny_{use}{end}"] = measure(ours, theirs)
+print(json.dumps(found))
+"""
+
+
+def test_vmap_of_an_ensemble_computes_what_stacked_modules_do(
+    framework_python: Callable[[str], Path], framework_servers: FrameworkServers
+) -> None:
+    """As torch's documentation writes an ensemble: `stack_module_state` and `functional_call`."""
+    python, settings = framework_python("torch"), {"PYTHONPATH": str(ROOT)}
+    done = framework_servers.run(python, ["torch"], _STACKED, **settings, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 2 * (2 + 2 * 4), "outputs and losses, and each layer's weight and bias"
+    assert all(each <= 1e-6 for each in found.values()), found
+
+
 def test_an_eager_gradient_of_an_ensemble_runs_no_needless_program(
     run: Run,
 ) -> None:
