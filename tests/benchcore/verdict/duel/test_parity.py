@@ -154,6 +154,7 @@ def test_a_side_uses_vmap_as_its_arm_chose(
         ({}, {"kernel": "pallas"}, False),
         ({"kernel": "pallas"}, {"kernel": "pallas"}, True),
         ({"kernel": "pallas"}, {"kernel": "compiler"}, False),
+        ({"kernel": "pallas"}, {}, False),
         ({}, {"aggregate": "sparse"}, False),
         ({"aggregate": "sparse"}, {"aggregate": "scatter"}, False),
         ({}, {"batching": "no vmap"}, False),
@@ -163,7 +164,7 @@ def test_a_side_uses_vmap_as_its_arm_chose(
 def test_a_side_of_jax_computes_as_its_arm_chose(
     chosen: dict[str, str], found: dict[str, str], fair: bool
 ) -> None:
-    parity = compare_sides(_jax(chosen, **found), _torch(chosen), "tuned")
+    parity = compare_sides(_jax(chosen, **found), _torch(), "tuned")
     assert (parity.violations == ()) == fair
 
 
@@ -204,6 +205,23 @@ def test_a_side_of_torch_has_the_attention_that_its_arm_chose(
 ) -> None:
     parity = compare_sides(_jax(), _torch(chosen, attention=found), "tuned")
     assert (parity.violations == ()) == fair
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found", "fair"),
+    [
+        ({}, {}, True),
+        ({}, {"kernel": "triton"}, False),
+        ({"kernel": "triton"}, {"kernel": "triton"}, True),
+        ({"kernel": "triton"}, {}, False),
+    ],
+)
+def test_a_kernel_that_an_arm_of_torch_promises_must_be_seen(
+    chosen: dict[str, str], found: dict[str, str], fair: bool
+) -> None:
+    violations = compare_sides(_jax(), _torch(chosen, **found), "tuned").violations
+    assert (violations == ()) == fair
+    assert all(each.startswith("kernel of torch") for each in violations)
 
 
 @pytest.mark.parametrize(
