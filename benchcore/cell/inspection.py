@@ -21,6 +21,13 @@ RunSteps = Callable[[int, Step | None], int]
 FAIR = (NONE, AS_SET, "all", "yes")
 
 
+def describe_size(flops: float, num_shapes: int) -> dict[str, str]:
+    """Readings of the typical product of a step. Where its inputs have several shapes, `shape_size`
+    shows whether each is computed for itself: joining two saves a program."""
+    names = ("product_size", "shape_size") if num_shapes > 1 else ("product_size",)
+    return dict.fromkeys(names, f"{flops:.4g} FLOP")
+
+
 class Inspection:
     """Inspects the step of one start. `alone`: no other process must follow the steps."""
 
@@ -74,7 +81,7 @@ class Inspection:
                 program.settle(runtime.synchronise)  # what was traced has left tracers
                 taken = program.describe_readings(runtime.inspect_step)
                 if size := (self._products or {}).get("size"):
-                    self._watched["product_size"] = f"{size:.4g} FLOP"
+                    self._watched |= describe_size(size, program.num_shapes)
                     taken.pop(OPERATION_SIZE, None)  # of operations that differ more
                 self._watched |= taken
                 if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof

@@ -178,16 +178,17 @@ def _read_sizes(side: ParitySide, key: str) -> list[float]:
 
 MOST_UNLIKE_SIZES = {
     "product_size": ("computes in smaller pieces", 1.5, 0.0),
+    "shape_size": ("joins batches of several shapes", 1.02, 0.0),
     "operation_size": ("computes in smaller pieces", 5.0, 0.0),
     "floats_read": ("reads more than the other", 1.02, 256.0),
     "integers_read": ("reads more than the other", 1.02, 128.0),
 }
 """How many times as large one side's typical product may be as the other's (FLOP), and where there
 are no products its typical operation (elements); and how much more (bytes of floats, and integers)
-a step may read of what was there before it: ours differ by counts of steps and batches alone. Of
-our tiny cases: at most 1.11 times (gradients per sample, whose attention torch's `vmap` takes
-apart), and 4 times (`ops tiny_op_gather`, whose few indices JAX checks one by one; larger cases:
-1.0)."""
+a step may read of what was there before it: ours differ by counts of steps and batches alone. Where
+inputs have several shapes, our typical products are equal. Of our tiny cases: at most 1.11 times
+(gradients per sample, whose attention torch's `vmap` takes apart), and 4 times (`ops
+tiny_op_gather`, whose few indices JAX checks one by one; larger cases: 1.0)."""
 _MOST_HELD = (1.01, 512.0)
 """How many times as much of the state a device of one side may keep, and how much more (bytes). Of
 our cases: up to 408 bytes more in tiny ones, and 1.0003 times in others, where the size of an axis

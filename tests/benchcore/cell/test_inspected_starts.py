@@ -8,6 +8,7 @@ import pytest
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.cell.document import add_effective
+from benchcore.cell.inspection import describe_size
 from benchcore.cell.start import choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
@@ -18,6 +19,11 @@ from benchcore.store.ingest import ingest_spool
 def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> None:
     assert choose_inspected(1) == {0}
     assert {choose_inspected(3) for _ in range(100)} == {frozenset({0, 1}), frozenset({0, 2})}
+
+
+def test_the_size_of_products_by_shape_is_read_where_inputs_have_several() -> None:
+    assert describe_size(838.27, 1) == {"product_size": "838.3 FLOP"}
+    assert describe_size(838.27, 3) == {"product_size": "838.3 FLOP", "shape_size": "838.3 FLOP"}
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,18 @@ def test_work_in_smaller_pieces_on_one_side_voids_the_pair(
 
 
 @pytest.mark.parametrize(
+    ("of_jax", "of_torch", "fair"),
+    [("838.3 FLOP", "838.3 FLOP", True), ("1152 FLOP", "838.3 FLOP", False)],
+)
+def test_a_side_that_joins_batches_of_several_shapes_voids_the_pair(
+    of_jax: str, of_torch: str, fair: bool
+) -> None:
+    sides = _jax(shape_size=of_jax), _torch(shape_size=of_torch)
+    parity = compare_sides(*sides, "tuned")
+    assert (parity.fair, "joins batches" in "".join(parity.violations)) == (fair, not fair)
+
+
+@pytest.mark.parametrize(
     ("key", "of_jax", "of_torch", "fair"),
     [
         ("floats_read", "1000000 bytes", "1020000 bytes", True),
