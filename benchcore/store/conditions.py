@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from benchcore.store.models import ContenderRun, DuelRun
 from benchcore.verdict.duel.parity import SHIPPED
@@ -52,9 +51,9 @@ def _read_part(
     if runs is not None:
         duels = duels.where(DuelRun.id.in_(runs))
         contenders = contenders.where(DuelRun.id.in_(runs))
-    with Session(engine) as session:
-        known = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
-        for duel_run, framework, *versions in session.execute(contenders):
+    with engine.connect() as connection:  # a session makes its own rows of them first
+        known = {row[0]: _of_machine(*row[1:]) for row in connection.execute(duels)}
+        for duel_run, framework, *versions in connection.execute(contenders):
             if duel_run not in known:  # another process stored it a moment ago
                 continue
             known[duel_run] |= _of_libraries(framework, versions)

@@ -84,8 +84,8 @@ def measure_calibration(engine: Engine, earlier: Mapping[str, Any] | None = None
 def _list_newest(engine: Engine) -> _Newest:
     columns = [getattr(DuelRun, name) for name in _OF_DUEL]
     query = select(*columns).where(IS_CALIBRATION_RUN).order_by(DuelRun.started_at.desc())
-    with Session(engine) as session:
-        return {each.id: each for each in session.execute(query.limit(_MOST_STARTS))}
+    with engine.connect() as connection:
+        return {each.id: each for each in connection.execute(query.limit(_MOST_STARTS))}
 
 
 @cache
@@ -299,10 +299,10 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
         .order_by(newest_first, DuelRun.id)
     )
     nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)
-    with Session(engine) as session:
-        since = max(oldest.replace(tzinfo=UTC), session.scalar(first) or _LONG_AGO)
+    with engine.connect() as connection:  # a session makes its own rows of them first
+        since = max(oldest.replace(tzinfo=UTC), connection.scalar(first) or _LONG_AGO)
         # A bound of the time lets the database read an index in this order.
-        for workload, case, a, b, device, logs in session.execute(
+        for workload, case, a, b, device, logs in connection.execute(
             query.where(DuelRun.started_at >= since)
         ):
             of_series = nights[f"{workload} {case}: {a} against {b}", device]

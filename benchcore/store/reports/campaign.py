@@ -142,13 +142,13 @@ def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
         .join(StartRun, MEASURED_PASSES)
         .where(StartRun.profile.is_not(None))
     )
-    with Session(engine) as session:
+    with engine.connect() as connection:
         programs = {
             (duel_run, name): profile["program"]
-            for duel_run, name, profile in session.execute(of_campaigns(profiles, campaign))
+            for duel_run, name, profile in connection.execute(of_campaigns(profiles, campaign))
             if profile is not None
         }
-        pairs = session.execute(of_campaigns(query, campaign)).all()
+        pairs = connection.execute(of_campaigns(query, campaign)).all()
     rows = []
     for duel_run, a, b, workload, case in pairs:
         change = compare_programs(programs.get((duel_run, b)), programs.get((duel_run, a)))

@@ -12,8 +12,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select
 
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio, skip_index
 from benchcore.store.series import ROLLING
@@ -74,7 +73,7 @@ def equal_case(case: Any) -> list[ColumnElement[bool]]:
 
 
 def list_groups(
-    session: Session,
+    connection: Connection,
     campaigns: Collection[str] | None,
     remembered: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[GuideGroup]:
@@ -82,23 +81,23 @@ def list_groups(
     a group's columns and its `past`) the groups have a `past`, too, and of a case that is
     remembered only the nights since then are read."""
     if campaigns is None:
-        return _collect(session.execute(_select_groups(DuelRun).where(PairRatio.kind == KIND)))
+        return _collect(connection.execute(_select_groups(DuelRun).where(PairRatio.kind == KIND)))
     if remembered is None:
-        return _collect(_read_whole(session, campaigns))
+        return _collect(_read_whole(connection, campaigns))
     begins = select(func.min(DuelRun.started_at)).where(DuelRun.campaign.in_(campaigns))
-    begun = session.scalars(begins.group_by(DuelRun.campaign)).all()
+    begun = connection.scalars(begins.group_by(DuelRun.campaign)).all()
     if not begun:
         return []
     until = max(begun)
     if known := _index(remembered, before=min(begun)):
-        cases = session.execute(_select_cases(campaigns)).all()
-        parts = (_read_newer(session, tuple(case), known, until) for case in cases)
+        cases = connection.execute(_select_cases(campaigns)).all()
+        parts = (_read_newer(connection, tuple(case), known, until) for case in cases)
         groups = _sort(group for part in parts for group in part)
     else:
-        groups = _collect(_read_whole(session, campaigns, until), until)
-        counts = _count_runs(session, campaigns, until)
+        groups = _collect(_read_whole(connection, campaigns, until), until)
+        counts = _count_runs(connection, campaigns, until)
         groups = [replace(each, past=_remember(each.past, counts, each.case)) for each in groups]
-    if _has_unchecked(session, campaigns):  # these may still become pairs of earlier nights
+    if _has_unchecked(connection, campaigns):  # these may still become pairs of earlier nights
         return [replace(each, past=None) for each in groups]
     return groups
 
@@ -120,12 +119,12 @@ def _select_groups(source: Any, until: Any = None) -> Select[Any]:
 
 
 def _read_whole(
-    session: Session, campaigns: Collection[str], until: datetime | None = None
+    connection: Connection, campaigns: Collection[str], until: datetime | None = None
 ) -> Iterable[Row[Any]]:
     """One query for all cases: it reads the nights of these alone."""
     cases = _select_cases(campaigns).cte("wanted_cases")
     query = _select_groups(cases.join(DuelRun, and_(*equal_case(cases.c))), until)
-    return session.execute(query.where(skip_index(PairRatio.kind) == KIND))
+    return connection.execute(query.where(skip_index(PairRatio.kind) == KIND))
 
 
 def _collect(rows: Iterable[Row[Any]], until: datetime | None = None) -> list[GuideGroup]:
@@ -174,7 +173,7 @@ def _index(
 
 
 def _read_newer(
-    session: Session,
+    connection: Connection,
     case: tuple[Any, ...],
     known: Mapping[tuple[Any, ...], Mapping[_Key, Past]],
     until: datetime,
@@ -185,10 +184,10 @@ def _read_newer(
     past = known.get(case, {})
     start = next((each["until"] for each in past.values()), _LONG_AGO)
     of_place = {key: given[key] for key in _PLACE}
-    counted = session.execute(_COUNTED, {**of_place, "start": start, "end": until}).one()
+    counted = connection.execute(_COUNTED, {**of_place, "start": start, "end": until}).one()
     if any(each["num_runs"] != counted.num_before for each in past.values()):
         start, past = _LONG_AGO, {}
-    rows = session.execute(_SINCE, {**given, "start": start, "until": until})
+    rows = connection.execute(_SINCE, {**given, "start": start, "until": until})
     newer = {(each.case, each.arms): each for each in _collect(rows, until)}
     groups = list[GuideGroup]()
     for key in {**past, **newer}:
@@ -200,14 +199,14 @@ def _read_newer(
 
 
 def _count_runs(
-    session: Session, campaigns: Collection[str], until: datetime
+    connection: Connection, campaigns: Collection[str], until: datetime
 ) -> Mapping[tuple[Any, ...], int]:
     """By case and device how many duel runs began before `until`."""
     columns = [getattr(DuelRun, key) for key in _PLACE]
     cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct().cte("wanted_cases")
     same = and_(*(getattr(DuelRun, key) == getattr(cases.c, key) for key in _PLACE))
     query = select(*columns, func.count()).select_from(cases.join(DuelRun, same))
-    rows = session.execute(query.where(DuelRun.started_at < until).group_by(*columns))
+    rows = connection.execute(query.where(DuelRun.started_at < until).group_by(*columns))
     return {tuple(row[:-1]): row[-1] for row in rows}
 
 
@@ -217,10 +216,10 @@ def _remember(
     return {**(past or {}), "num_runs": counts.get(case[: len(_PLACE)], 0)}
 
 
-def _has_unchecked(session: Session, campaigns: Collection[str]) -> bool:
+def _has_unchecked(connection: Connection, campaigns: Collection[str]) -> bool:
     """Whether other campaigns have duel runs that were not judged yet."""
     query = select(DuelRun.id).where(DuelRun.checked_at.is_(None))
-    return session.scalar(query.where(DuelRun.campaign.not_in(campaigns)).limit(1)) is not None
+    return connection.scalar(query.where(DuelRun.campaign.not_in(campaigns)).limit(1)) is not None
 
 
 # Made once: to make a query takes longer than to run it.
