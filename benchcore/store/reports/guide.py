@@ -56,7 +56,7 @@ NOT_MEASURED = (
         "Neither has it in its own library. Both have the exchange between devices that it needs.",
     ),
     (
-        "Kernels in CUDA C++",
+        "Kernels in CUDA",
         "Both sides can call the same kernel, but not in the same way: PyTorch as one of its "
         "operators, JAX through its foreign function interface. These calls are not compared.",
     ),
