@@ -150,7 +150,7 @@ def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
 _NVML = """
 from types import SimpleNamespace
 
-NVML_ERROR_NO_PERMISSION = 4
+NVML_ERROR_NO_PERMISSION, NVML_ERROR_NOT_SUPPORTED = 4, 3
 
 class NVMLError(Exception):
     value = 3

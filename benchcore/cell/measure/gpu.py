@@ -136,8 +136,7 @@ def _find(index: int) -> Any:
     nvml = _nvml()
     boards, _ = _list_boards(nvml)
     named = _list_visible(len(boards))[index]
-    by_uuid = nvml.nvmlDeviceGetHandleByUUID
-    handle = boards[int(named)] if named.isdigit() else by_uuid(named)
+    handle = boards[int(named)] if named.isdigit() else nvml.nvmlDeviceGetHandleByUUID(named)
     if _is_instance(handle) or not _is_divided(handle):
         return handle
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):

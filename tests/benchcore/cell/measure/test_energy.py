@@ -71,7 +71,7 @@ class _NotSupportedError(Exception):
 
 class _Nvml(SimpleNamespace):
     NVMLError = _NotSupportedError
-    NVML_ERROR_NO_PERMISSION = 4
+    NVML_ERROR_NO_PERMISSION, NVML_ERROR_NOT_SUPPORTED = 4, 3
     NVML_DEVICE_MIG_ENABLE = 1
     energy_mj: int | None = 1234
 
