@@ -25,8 +25,8 @@ from benchcore.store.database import open_database
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.proofs import ingest_proofs
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.proofs import ingest_proofs
 from data_checks.check import check_campaign
 
 _STORED = Path(__file__).parent.parent / "results"

@@ -339,7 +339,7 @@ def _set_state(
 
 
 def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
-    """As `benchcore.store.suspicions.read_suspicion` reads them."""
+    """As `benchcore.store.history.suspicions.read_suspicion` reads them."""
     kept, nights = one.known[number], one.nights[: night + 1]
     names = {name: getattr(kept.found, name).duel_run for name in ("before", "since", "after")}
     suspected = SuspectedNights(trigger=kept.found.trigger, **names)

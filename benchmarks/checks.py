@@ -26,8 +26,8 @@ from benchcore.cell.measure.host import describe_host
 from benchcore.demo.write import list_documents, plan_night
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
-from benchcore.store.ingest import insert_documents
-from benchcore.store.proofs import ingest_proofs
+from benchcore.store.incoming.ingest import insert_documents
+from benchcore.store.incoming.proofs import ingest_proofs
 from data_checks.check import check_campaign, read_frames
 from data_checks.suites import list_suites, run_checks
 

@@ -25,7 +25,7 @@ _COMPILE = """
 import os
 import time
 import torch
-from benchcore.cell.torch_runtime import make_runtime
+from benchcore.cell.runtimes.torch_runtime import make_runtime
 
 def used():
     each = os.times()

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure.host import usable_cpus
-from benchcore.cell.runtime import load_runtime
+from benchcore.cell.runtimes.runtime import load_runtime
 from benchcore.workloads.mnist_cnn.spec import CASES, SPEC
 
 _SEED = 0

@@ -14,7 +14,7 @@ from benchcore.planning.profiles import Profile
 from benchcore.running.duels import measure_duel
 from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 
 RESULTS = Path(__file__).parent / "results"
 

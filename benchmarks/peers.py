@@ -33,7 +33,7 @@ from benchcore.planning.snapshot import hash_inside, list_inside_files, take_sna
 from benchcore.protocol import DuelLimits, DuelOrder, EnvironmentRecord
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 from benchcore.verdict.duel.ratios import Ratio
 
 _MODELS = Path(__file__).parent / "peer_models"

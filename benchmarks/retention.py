@@ -35,9 +35,9 @@ from benchcore.running.retention import list_sizes, list_unneeded
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.history_documents import save_history
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.suspicions import refresh_suspicions
+from benchcore.store.history.history_documents import save_history
+from benchcore.store.history.suspicions import refresh_suspicions
+from benchcore.store.incoming.ingest import ingest_spool
 from dashboards.publish import publish_campaign, remove_files
 
 LAST = date(2026, 11, 20)

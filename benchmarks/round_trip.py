@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.errors import UserError
+from benchcore.store.copies.parquet import export_tables, import_tables
+from benchcore.store.copies.transfer import compare_databases
 from benchcore.store.database import Engine, open_database
-from benchcore.store.parquet import export_tables, import_tables
-from benchcore.store.transfer import compare_databases
 from flows.chaos.own_postgres import OwnPostgres
 from flows.server.postgres import find_postgres
 

@@ -27,7 +27,7 @@ from benchcore.planning.snapshot import list_inside_files, take_snapshot
 from benchcore.protocol import DuelLimits, Framework
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
 
 Document = dict[str, Any]

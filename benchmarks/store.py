@@ -55,13 +55,13 @@ from benchcore.store.duels import (
     replace_failed_checks,
 )
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.history.series import read_series
+from benchcore.store.history.suspicions import read_recent, refresh_suspicions
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import ContenderRun
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import read_recent, refresh_suspicions
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.publish import MOST_DUELS
 from dashboards.site.gather import read_campaigns

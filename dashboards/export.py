@@ -14,7 +14,7 @@ from benchcore.errors import UserError
 from benchcore.names import name_arm, name_case_in_words, name_model
 from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
-from benchcore.store.parquet import import_parquet
+from benchcore.store.copies.parquet import import_parquet
 from dashboards.formatting import is_missing
 from dashboards.site.names import order_words
 
@@ -38,7 +38,7 @@ def write_tables(
             replace_file(path, write(frame))
             written.append((path, len(frame)))
     if "latex" in chosen:
-        from dashboards.paper_figures import draw_figures  # Altair takes half a second
+        from dashboards.figures.paper_figures import draw_figures  # Altair takes half a second
 
         for name, drawn in draw_figures(tables["measurements"]).items():
             replace_file(folder / f"{name}.pdf", drawn.pdf)
@@ -65,7 +65,7 @@ def _list_files(ending: str, tables: Tables) -> dict[str, pd.DataFrame]:
         return {"summary": list_newest(tables["ratios"])}
     if ending != "latex":
         return dict(tables)
-    from dashboards.paper_figures import METRICS  # as above
+    from dashboards.figures.paper_figures import METRICS  # as above
 
     measured = tables["measurements"]
     found = {name: pivot_metric(measured, *each) for name, each in METRICS.items()}

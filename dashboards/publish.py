@@ -15,9 +15,9 @@ from benchcore.errors import DamagedFileError
 from benchcore.names import name_arm, name_case_in_words
 from benchcore.running.retention import DATA_DOCS, Removal, remove
 from benchcore.state import State, hold_lock
-from benchcore.store.clocks import DatedNight, find_ahead
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import count_campaigns, list_newest_campaigns
+from benchcore.store.history.clocks import DatedNight, find_ahead
 from benchcore.store.metric_values import Amounts
 from benchcore.store.reports.calibration import JUDGED, measure_calibration
 from benchcore.store.reports.changes import list_changes
@@ -25,19 +25,20 @@ from benchcore.store.reports.guide import pick_amounts
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_ns, is_missing
 from dashboards.frames import does_count
-from dashboards.site.downloads import NewPairs, drop_pairs, list_section, write_parquet
-from dashboards.site.duels import list_duels
+from dashboards.site.campaign.duels import list_duels
+from dashboards.site.campaign.news import count_pairs, write_run_verdict, write_verdict
+from dashboards.site.campaign.tonight import describe_campaign
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
 from dashboards.site.gather import Campaign, read_campaigns
-from dashboards.site.guide import guide_page
-from dashboards.site.guide_rows import refresh_guide_rows
+from dashboards.site.guide_pages.guide import guide_page
+from dashboards.site.guide_pages.operations import operations_page
+from dashboards.site.guide_pages.rows import refresh_guide_rows
 from dashboards.site.health import describe_entry, health_page, runs_page
-from dashboards.site.history import add_night, drop_night
-from dashboards.site.machine_files import write_machine_files
-from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
 from dashboards.site.numerics import write_numerics
-from dashboards.site.operations import operations_page
+from dashboards.site.outputs.downloads import NewPairs, drop_pairs, list_section, write_parquet
+from dashboards.site.outputs.history import add_night, drop_night
+from dashboards.site.outputs.machine_files import write_machine_files
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
 from dashboards.site.reading import glossary_page
@@ -47,7 +48,6 @@ from dashboards.site.releases import (
     releases_page,
     write_locks,
 )
-from dashboards.site.tonight import describe_campaign
 
 MOST_DUELS = 2000
 """Duel runs whose pages a new dashboard gets: it is there within a minute."""

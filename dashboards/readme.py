@@ -15,7 +15,7 @@ from benchcore.state import State
 from dashboards.export import replace_file, write_markdown
 from dashboards.formatting import format_speedup
 from dashboards.site.files import SiteFiles
-from dashboards.site.guide_rows import read_guide_rows
+from dashboards.site.guide_pages.rows import read_guide_rows
 from dashboards.site.names import order_words
 
 BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchcore.errors import UserError
 from benchcore.state import State, hold_lock
-from benchcore.store import packs
 from benchcore.store.database import (
     Engine,
     database_file,
@@ -18,11 +17,12 @@ from benchcore.store.database import (
     open_database,
 )
 from benchcore.store.duels import judge_campaign, list_campaigns
-from benchcore.store.environment_locks import empty_but_locks, ingest_locks, read_locks
-from benchcore.store.history_documents import load_history, save_history
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.proofs import ingest_proofs
-from benchcore.store.suspicions import refresh_suspicions
+from benchcore.store.history.history_documents import load_history, save_history
+from benchcore.store.history.suspicions import refresh_suspicions
+from benchcore.store.incoming import packs
+from benchcore.store.incoming.environment_locks import empty_but_locks, ingest_locks, read_locks
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.proofs import ingest_proofs
 from data_checks.check import check_campaign
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from prefect import flow
 from prefect.client.schemas.objects import State as RunState
 
-from benchcore.experiments.pairs import BisectTarget, find_bound
+from benchcore.experiments.changes.pairs import BisectTarget, find_bound
 from benchcore.protocol import ComparedFramework
 from benchcore.verdict.history.series import STEP_TIME
 from tasks import form

@@ -9,12 +9,12 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
-from benchcore.experiments.calibrate import run_calibration
+from benchcore.experiments.changes.calibrate import run_calibration
 from benchcore.experiments.rounds import make_context
 from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
-from dashboards.error_rates import list_rates, summarise_error_rates
+from dashboards.listings.error_rates import list_rates, summarise_error_rates
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import NumRuns, ProfileName, SiteName

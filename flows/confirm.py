@@ -9,7 +9,12 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
-from benchcore.experiments.confirm import COLUMNS, ConfirmRequest, count_verdicts, run_confirmation
+from benchcore.experiments.changes.confirm import (
+    COLUMNS,
+    ConfirmRequest,
+    count_verdicts,
+    run_confirmation,
+)
 from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import default_root, open_state
 from dashboards.publish import refresh_pages

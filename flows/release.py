@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.release import describe_crashes, judge_release, plan_release
+from benchcore.experiments.releases.release import describe_crashes, judge_release, plan_release
 from benchcore.experiments.rounds import make_context
 from benchcore.protocol import ComparedFramework
 from benchcore.state import default_root, open_state

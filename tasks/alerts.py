@@ -16,7 +16,7 @@ from prefect.events import emit_event
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import (
+from benchcore.experiments.alerting.outbox import (
     add_pictures,
     has_waiting,
     queue_alert,
@@ -26,8 +26,8 @@ from benchcore.experiments.outbox import (
 )
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.history_documents import save_history
-from dashboards.pictures import draw_forest_png, draw_series_png
+from benchcore.store.history.history_documents import save_history
+from dashboards.figures.pictures import draw_forest_png, draw_series_png
 from tasks.artifacts import WAITED
 from tasks.limits import LIMIT_S
 

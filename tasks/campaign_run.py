@@ -37,7 +37,7 @@ from dashboards.readme import update_readme
 from tasks import measurement, pipeline
 from tasks.artifacts import WAITED, name_key, show_progress
 from tasks.live_updates import LiveUpdates
-from tasks.slurm_shards import measure_in_shards
+from tasks.slurm.shards import measure_in_shards
 
 VOID = "Void"
 """The state of a run in which nothing counts; Prefect shows it as failed."""

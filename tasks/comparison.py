@@ -23,10 +23,10 @@ from benchcore.planning.matrix import Plan
 from benchcore.planning.requests import Placement
 from benchcore.running.plans import is_planned, load_campaign, save_campaign
 from benchcore.state import State
-from dashboards.answer import title_answer, write_answer
-from dashboards.pictures import draw_forest, to_data_uri
+from dashboards.figures.pictures import draw_forest, to_data_uri
+from dashboards.listings.answer import title_answer, write_answer
 from dashboards.publish import publish_study
-from dashboards.sweep_page import (
+from dashboards.studies.sweep_page import (
     describe_crossing,
     draw_sweep,
     list_points,
@@ -36,7 +36,7 @@ from dashboards.sweep_page import (
 )
 from tasks.artifacts import name_key, shorten_id, show_table
 from tasks.form import Comparison
-from tasks.slurm_shards import cancel_shards
+from tasks.slurm.shards import cancel_shards
 
 
 def plan_comparison(

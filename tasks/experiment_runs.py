@@ -9,7 +9,14 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.backfill import (
+from benchcore.experiments.changes.bisect import (
+    BisectRequest,
+    is_undecided,
+    list_rounds,
+    run_bisection,
+)
+from benchcore.experiments.changes.pairs import BisectTarget
+from benchcore.experiments.releases.backfill import (
     CHANGE_COLUMNS,
     describe_changes,
     describe_measured,
@@ -19,8 +26,6 @@ from benchcore.experiments.backfill import (
     list_versions,
     plan_backfill,
 )
-from benchcore.experiments.bisect import BisectRequest, is_undecided, list_rounds, run_bisection
-from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import RunContext, check_looks, make_context
 from benchcore.running.plans import is_planned
 from benchcore.state import State, default_root, open_state

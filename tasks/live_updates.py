@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import State as RunState
 
 from benchcore import variables
 from benchcore.state import State, open_state
-from dashboards.wandb_runs import send_runs, write_progress
+from dashboards.to_wandb.runs import send_runs, write_progress
 from tasks import pipeline
 
 PAUSE_S = 120.0

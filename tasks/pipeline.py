@@ -24,7 +24,7 @@ from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
-from benchcore.experiments.alerts import PAYLOAD
+from benchcore.experiments.alerting.alerts import PAYLOAD
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.running import plans
@@ -38,20 +38,20 @@ from benchcore.store.duels import (
     judge_campaign,
     list_unchecked_campaigns,
 )
-from benchcore.store.environment_locks import ingest_locks
-from benchcore.store.history_documents import load_history, save_history
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.proofs import ingest_proofs
+from benchcore.store.history.history_documents import load_history, save_history
+from benchcore.store.history.suspicions import choose_suspicions, refresh_suspicions
+from benchcore.store.incoming.environment_locks import ingest_locks
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
-from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from dashboards.publish import publish_campaign, read_page, remove_files, withdraw_campaign
-from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
-from dashboards.wandb_runs import send_runs, write_run
-from tasks import available_versions
+from dashboards.to_wandb.runs import LIMIT_S as WANDB_LIMIT_S
+from dashboards.to_wandb.runs import send_runs, write_run
 from tasks.alerts import alert as send_alert
 from tasks.alerts import send_events
 from tasks.limits import LIMIT_S
 from tasks.measurement import is_infrastructure
+from tasks.server import available_versions
 
 
 async def is_outage(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:

@@ -18,9 +18,9 @@ from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import MAX_TRIES, IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
-from benchcore.experiments.alerts import PAYLOAD, describe_operations, describe_release
-from benchcore.experiments.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
-from benchcore.experiments.release_cause import describe_cause
+from benchcore.experiments.alerting.alerts import PAYLOAD, describe_operations, describe_release
+from benchcore.experiments.releases.cause import describe_cause
+from benchcore.experiments.releases.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
 from benchcore.state import State, open_state
 from tasks.alerts import alert
 from tasks.artifacts import show_table

@@ -7,7 +7,7 @@ from typing import Any
 
 from result_documents import CAMPAIGN, Racer, make_document, make_manifest, make_profile
 
-from benchcore.experiments.defect_switches import (
+from benchcore.experiments.defect_study.switches import (
     fill_in_settings,
     list_corrections,
     list_switches,

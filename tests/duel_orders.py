@@ -25,7 +25,7 @@ from benchcore.protocol import (
 )
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 
 ROOT = Path(__file__).parent.parent
 

@@ -72,7 +72,7 @@ def _start(role, command, *, env, stdout, pass_fds, **options):
         imports.append("torch._dynamo")
     if framework == "torch" and case[-3:-1] == "_x":  # on several devices
         imports += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
-    code = Path(__file__).parents[1] / "workloads" / order["workload"] / "in_jax.py"
+    code = Path(__file__).parents[2] / "workloads" / order["workload"] / "in_jax.py"
     if framework == "jax" and code.exists() and "import nnx" in code.read_text():
         imports += ["optax", "flax.nnx"]
     early = {name: value for name, value in env.items() if name not in _LATE}
@@ -111,7 +111,7 @@ def _fork_member(pipes):
     import contextlib, traceback
     from types import SimpleNamespace
 
-    from benchcore.cell.lifetime import die_with_parent, end_at_once
+    from benchcore.cell.processes.lifetime import die_with_parent, end_at_once
 
     if pid := os.fork():
         return SimpleNamespace(pid=pid)
@@ -243,8 +243,8 @@ def fork_contenders(ring: Path, servers: FrameworkServers) -> None:
     """Change a copy of the measured layer."""
     client = f"{_CLIENT}\n\nADDRESS = {servers.address!r}\n"
     alive = (_IS_CHILD, "leader = _is_stopped(self.pid)")
-    _edit(ring / "benchcore/cell/process.py", client, (_START, _FORK), alive)
-    _edit(ring / "benchcore/cell/group.py", _MEMBER, (_START_MEMBER, _FORK_MEMBER))
+    _edit(ring / "benchcore/cell/processes/process.py", client, (_START, _FORK), alive)
+    _edit(ring / "benchcore/cell/processes/group.py", _MEMBER, (_START_MEMBER, _FORK_MEMBER))
 
 
 def _edit(file: Path, added: str, *changes: tuple[str, str]) -> None:

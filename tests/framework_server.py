@@ -34,7 +34,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-_FORKS = _load(Path(__file__).parents[1] / "tasks" / "planted_forks.py")
+_FORKS = _load(Path(__file__).parents[1] / "tasks" / "unfair" / "planted_forks.py")
 LONGEST = 1 << 17
 """Bytes of a request."""
 _OWNER = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.proofs import ingest_proofs
+from benchcore.store.incoming.proofs import ingest_proofs
 
 
 def make_proof(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.events import annotate_event, store_finding
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.history.events import annotate_event, store_finding
+from benchcore.store.history.suspicions import refresh_suspicions
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import SuspicionRow
 from benchcore.store.records import FailedCheck
-from benchcore.store.suspicions import refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
 

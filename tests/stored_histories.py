@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import SuspicionRow
 from benchcore.store.records import ContenderRecord, FailedCheck, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding

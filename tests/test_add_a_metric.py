@@ -21,9 +21,9 @@ from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import list_contenders
-from dashboards.tables import list_costs, measured_costs
+from dashboards.listings.tables import list_costs, measured_costs
 from flows.cli.report import print_costs
 
 document = make_document()

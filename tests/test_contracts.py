@@ -26,7 +26,7 @@ BREACHES = {
     ),
     "the measured layer is bare": ("benchcore/protocol.py", "import pandas"),
     "JAX's files never import torch": ("benchcore/workloads/mlp/in_jax.py", "import torch"),
-    "torch's files never import JAX": ("benchcore/cell/torch_runtime.py", "import jax"),
+    "torch's files never import JAX": ("benchcore/cell/runtimes/torch_runtime.py", "import jax"),
     "neither framework is imported anywhere else": ("benchcore/planning/matrix.py", "import torch"),
     "one door to prefect": ("dashboards/publish.py", "import prefect"),
     "one door to pydantic": ("benchcore/planning/matrix.py", "import pydantic"),

@@ -38,7 +38,7 @@ from data_checks.suites import list_suites
 from flows.cli.main import app, load_commands
 from flows.server.automations import list_automations
 from flows.server.deployments import DeployOptions, list_deployments
-from tasks.apply import Targets
+from tasks.server.apply import Targets
 
 SITES = [block for page in PAGES for block in find_blocks(page, "toml")]
 NEW_WORKLOAD = ROOT / "docs" / "add-a-workload.md"

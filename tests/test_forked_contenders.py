@@ -15,8 +15,8 @@ import pytest
 from duel_orders import make_contender
 from forked_contenders import FrameworkServers
 
-from benchcore.cell.launch import contender_environ
-from benchcore.cell.process import _is_stopped
+from benchcore.cell.processes.launch import contender_environ
+from benchcore.cell.processes.process import _is_stopped
 from benchcore.protocol import EnvironmentRecord
 
 _CONDUCTOR = """
@@ -24,7 +24,7 @@ import json, os, sys
 from pathlib import Path
 
 python, environ, log, how = json.loads(sys.argv[3])
-from benchcore.cell.process import start_contender
+from benchcore.cell.processes.process import start_contender
 
 contender = start_contender(python, environ, Path(log))
 contender.freeze()

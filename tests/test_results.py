@@ -14,27 +14,27 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from benchcore.experiments.backfill import CHANGE_COLUMNS, tabulate_changes
-from benchcore.experiments.defect_summary import summarise_study
+from benchcore.experiments.defect_study.summary import summarise_study
+from benchcore.experiments.releases.backfill import CHANGE_COLUMNS, tabulate_changes
 from benchcore.names import name_arm
 from benchcore.planning.catalog import load_spec
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import amount_frame, contender_frame
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.packs import list_packed
-from benchcore.store.proofs import ingest_proofs
+from benchcore.store.incoming.documents import read_document
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.packs import list_packed
+from benchcore.store.incoming.proofs import ingest_proofs
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.waterfalls import read_waterfall
 from benchcore.verdict.duel.crossing import Point, find_crossing
 from benchcore.verdict.samples import swap_sides
-from dashboards.defects_page import format_move, format_ratio
 from dashboards.formatting import format_seconds, format_speedup
-from dashboards.waterfall_page import format_gain
+from dashboards.studies.defects_page import format_move, format_ratio
+from dashboards.studies.waterfall_page import format_gain
 from data_checks.check import check_campaign
 
 RESULTS = Path(__file__).parent.parent / "results"

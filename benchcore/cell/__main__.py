@@ -11,9 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-from benchcore.cell.channel import Channel
-from benchcore.cell.escaped import adopt_orphans
-from benchcore.cell.lifetime import die_with_parent, end_at_once
+from benchcore.cell.processes.channel import Channel
+from benchcore.cell.processes.escaped import adopt_orphans
+from benchcore.cell.processes.lifetime import die_with_parent, end_at_once
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +38,7 @@ def _serve(role: str, channel: Channel) -> None:
 
         ContenderServer(channel).serve()
     elif role == "member":
-        from benchcore.cell.group import follow_leader
+        from benchcore.cell.processes.group import follow_leader
 
         follow_leader(channel)
     else:
@@ -48,8 +48,8 @@ def _serve(role: str, channel: Channel) -> None:
 
 
 def _write_document(role: str, arguments: list[str]) -> None:
-    from benchcore.cell.bytecode import store_bytecode
     from benchcore.cell.conductor import Conductor
+    from benchcore.cell.processes.bytecode import store_bytecode
     from benchcore.protocol import BEAT_S, decode_order, decode_proof_order, write_json
 
     threading.Thread(target=_beat, args=(BEAT_S,), daemon=True).start()

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host, list_arrays
-from benchcore.cell.proof import freshness, left_behind, same_work
 from benchcore.cell.proof.agreement import MOVED
-from benchcore.cell.proof.further_steps import FurtherSteps
-from benchcore.cell.proof.given import EXACT, Readings, Returned, describe_read, describe_uncomputed
 from benchcore.cell.proof.long_block import LongBlock
-from benchcore.cell.proof.placing import describe_inputs
 from benchcore.cell.proof.sharing import describe_sharing
+from benchcore.cell.proof.steps import freshness, left_behind, same_work
+from benchcore.cell.proof.steps.further_steps import FurtherSteps
+from benchcore.cell.proof.steps.given import (
+    EXACT,
+    Readings,
+    Returned,
+    describe_read,
+    describe_uncomputed,
+)
+from benchcore.cell.proof.steps.placing import describe_inputs
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll

@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import bind_program, digest, make_start, put_weights
-from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import measure_new_shapes, probe_metrics, time_in_numpy
+from benchcore.cell.processes.channel import Channel, ChannelClosedError
 from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
-from benchcore.cell.proof.switches import SwitchLog, list_process_switches, watch_audit_hooks
-from benchcore.cell.runtime import ALONE, Runtime, load_runtime
+from benchcore.cell.proof.watching.switches import (
+    SwitchLog,
+    list_process_switches,
+    watch_audit_hooks,
+)
+from benchcore.cell.runtimes.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
 from benchcore.workloads.contract import Spec, import_spec, size_case
 
 if TYPE_CHECKING:  # imported where an order needs it, before its program could change it
-    from benchcore.cell.group import Group
     from benchcore.cell.loader.epochs import Trainer
+    from benchcore.cell.processes.group import Group
     from benchcore.protocol import DataMode
 
 _REWARM_NS = 20_000_000
@@ -103,7 +107,7 @@ class ContenderServer:
         self._device, self._num_devices = self._order["device"], devices
         with self._timed("init"):
             if (size := self.runtime.count_processes(devices, self._order["settings"])) > 1:
-                from benchcore.cell.group import Group
+                from benchcore.cell.processes.group import Group
 
                 self._group = Group(self._order, size)
                 self._channel.send({"stage": "init", "members": self._group.pids})

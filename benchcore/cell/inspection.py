@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
-from benchcore.cell.proof.drawing import REPEATED, follow_draws, join_losses, repeats
-from benchcore.cell.proof.host_calls import NONE
+from benchcore.cell.proof.following.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.manifest import read_manifest
-from benchcore.cell.proof.own_code import list_timed
-from benchcore.cell.proof.switches import AS_SET, WORK, works_meanwhile
-from benchcore.cell.runtime import Runtime
+from benchcore.cell.proof.watching.host_calls import NONE
+from benchcore.cell.proof.watching.own_code import list_timed
+from benchcore.cell.proof.watching.switches import AS_SET, WORK, works_meanwhile
+from benchcore.cell.runtimes.runtime import Runtime
 from benchcore.program import Arrays
 
 if TYPE_CHECKING:

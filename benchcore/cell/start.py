@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell import document, stopping
-from benchcore.cell.escaped import end_escaped
 from benchcore.cell.failures.kernel_log import KernelLog
 from benchcore.cell.failures.status import INFRASTRUCTURE, ContenderFailedError
-from benchcore.cell.launch import Launcher
 from benchcore.cell.measure import gpu, host
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.cell.measure.machine_probe import MachineProbe
-from benchcore.cell.process import STARTED, ContenderProcess
+from benchcore.cell.processes.escaped import end_escaped
+from benchcore.cell.processes.launch import Launcher
+from benchcore.cell.processes.process import STARTED, ContenderProcess
 from benchcore.cell.proof import agreement
 from benchcore.device_names import parse_device
 from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder

@@ -8,11 +8,11 @@ from datetime import date
 from typing import Any
 
 from benchcore.demo import story
-from benchcore.experiments.shift_alerts import write_shift
+from benchcore.experiments.alerting.shift_alerts import write_shift
 from benchcore.protocol import name_case
-from benchcore.store.backdate import backdate
+from benchcore.store.history.backdate import backdate
 from benchcore.store.database import Engine
-from benchcore.store.events import (
+from benchcore.store.history.events import (
     annotate_event,
     list_events,
     move_event,
@@ -21,8 +21,8 @@ from benchcore.store.events import (
 )
 from benchcore.store.metrics import TRACKED
 from benchcore.store.records import ContenderRecord, SuspicionRecord
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
+from benchcore.store.history.series import read_series
+from benchcore.store.history.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, decide
 from benchcore.verdict.history.series import STEP_TIME
 

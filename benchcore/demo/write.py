@@ -20,7 +20,7 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.ingest import insert_documents
+from benchcore.store.incoming.ingest import insert_documents
 from benchcore.store.records import FailedCheck
 
 _MARK = "made-up.txt"

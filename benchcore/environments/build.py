@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from benchcore.cell.launch import inherited_environ
 from benchcore.cell.measure import gpu
+from benchcore.cell.processes.launch import inherited_environ
 from benchcore.environments import contents
 from benchcore.environments.child_lifetime import tie
 from benchcore.environments.interpreters import query_python

@@ -20,8 +20,8 @@ from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named, load_campaign
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.profiles import list_bottlenecks
+from benchcore.store.incoming.documents import read_document
 from benchcore.store.reports.campaign import list_contenders
 from benchcore.verdict.duel.programs import compare_programs
 from benchcore.verdict.samples import swap_factors

@@ -20,7 +20,7 @@ from benchcore.running.duels import describe_release, find_accelerator
 from benchcore.running.equivalence import ProofRequest, ProofSide, proof_subject, prove
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.proofs import list_proofs
+from benchcore.store.incoming.proofs import list_proofs
 
 _PRECISIONS = get_args(Precision)
 

@@ -26,7 +26,7 @@ from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 from benchcore.store.reports.campaign import list_contenders
 from benchcore.verdict.duel.crossing import Point, find_crossing
 from benchcore.verdict.duel.scaling import Efficiency, StartTimes, judge_efficiency

@@ -28,8 +28,8 @@ from benchcore.running.plans import campaign_folder, load_campaign
 from benchcore.running.sites import load_site
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.duels import read_duels
+from benchcore.store.incoming.documents import read_document
 from benchcore.store.reports.campaign import list_ratios
 from benchcore.verdict.samples import swap_factors
 

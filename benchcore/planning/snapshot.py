@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from benchcore.cell.bytecode import remove_damaged_bytecode
+from benchcore.cell.processes.bytecode import remove_damaged_bytecode
 from benchcore.state import hold_lock
 
 _PACKAGE = Path(__file__).parent.parent

@@ -68,7 +68,7 @@ _FIXES = {
     "device": "install the NVIDIA driver, request a GPU, or correct CUDA_VISIBLE_DEVICES",
     "environment": "update the driver, choose another release, or see the message above",
     "runs": "rerun it alone: deadheat run WORKLOAD --case CASE --device NAME",
-    "precision": "see the precision switches in benchcore/cell/torch_runtime.py, jax_runtime.py",
+    "precision": "see the precision switches in benchcore/cell/runtimes",
     "parity": "see benchcore/verdict/duel/parity.py: such a pair never counts",
     "outputs": "run `deadheat equivalence`: it compares both sides with float64",
     "graphs": "see torch's log (TORCH_LOGS=cudagraphs), which names why it skips a graph",

@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.launch import conductor_environ
+from benchcore.cell.processes.launch import conductor_environ
 from benchcore.planning.catalog import count_devices
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
 from benchcore.running.heartbeat import HEARTBEAT_LIMIT_S, StuckProcessError, follow_progress
 from benchcore.state import State
-from benchcore.store.packs import unpack
+from benchcore.store.incoming.packs import unpack
 
 _DOCUMENT = "result.json"
 

@@ -18,8 +18,8 @@ from typing import TextIO
 
 from filelock import FileLock, Timeout
 
-from benchcore.cell.launch import conductor_environ
 from benchcore.cell.measure.host import absence_reason, describe_device
+from benchcore.cell.processes.launch import conductor_environ
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.planning import checkpoints
 from benchcore.planning.catalog import find_case, proof_use_cases
@@ -43,7 +43,7 @@ from benchcore.running.heartbeat import StuckProcessError, follow_progress
 from benchcore.running.plans import load_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.proofs import ProofScope, find_proven, ingest_proofs
+from benchcore.store.incoming.proofs import ProofScope, find_proven, ingest_proofs
 
 SEED = 20260101
 FULL_SEEDS = 5

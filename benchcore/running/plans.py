@@ -29,7 +29,7 @@ from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.progress import ProgressLog
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
-from benchcore.store.packs import unpack
+from benchcore.store.incoming.packs import unpack
 from benchcore.verdict.duel.physics import SENTINELS
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def draft_night(
 
 def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
     """The duels of a plan with the passes of the last week, which may still hold."""
-    from benchcore.store.passes import read_earlier_passes  # SQLAlchemy, as below
+    from benchcore.store.earlier.passes import read_earlier_passes  # SQLAlchemy, as below
 
     engine = open_existing(state)
     if engine is None:
@@ -244,7 +244,7 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
 
 def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
-    from benchcore.store.earlier_nights import describe_kind, read_durations
+    from benchcore.store.earlier.nights import describe_kind, read_durations
 
     engine = open_existing(state)
     if engine is None:
@@ -255,7 +255,7 @@ def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
 
 def _find_earlier(state: State, site: str) -> Callable[[PlannedDuel], EarlierDuels | None]:
     """What earlier nights on this site show of a duel; None = too little."""
-    from benchcore.store.earlier_nights import describe_kind, read_earlier_duels
+    from benchcore.store.earlier.nights import describe_kind, read_earlier_duels
 
     engine = open_existing(state)
     if engine is None:

@@ -19,7 +19,7 @@ from benchcore.planning.snapshot import hash_inside
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_open_environments
-from benchcore.store.packs import pack
+from benchcore.store.incoming.packs import pack
 
 ENVIRONMENTS = "environments"
 DOCUMENTS = "documents, by packing them"

@@ -31,7 +31,7 @@ from benchcore.running.packing import PackingItem, assign_nodes, count_slots, pa
 from benchcore.running.plans import campaign_folder
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State
-from benchcore.store.earlier_nights import DuelKind, describe_kind
+from benchcore.store.earlier.nights import DuelKind, describe_kind
 
 _RESERVE_S = 30.0
 """Time before the end of an allocation, to stop what runs and report to Prefect."""

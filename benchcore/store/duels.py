@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
 from benchcore.store.database import begin_reading, begin_writing
-from benchcore.store.earlier_starts import EarlierStarts
+from benchcore.store.earlier.starts import EarlierStarts
 from benchcore.store.models import (
     ContenderRun,
     DuelRun,

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Engine, Select, and_, case, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
+from benchcore.store.incoming.proofs import OF_DUEL
 from benchcore.store.metrics import ERRORS, TRACKED, Metric, find_tracked
 from benchcore.store.models import (
     ContenderRun,
@@ -24,7 +25,6 @@ from benchcore.store.models import (
     StartRun,
     skip_index,
 )
-from benchcore.store.proofs import OF_DUEL
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
 from benchcore.verdict.history.series import STEP_TIME

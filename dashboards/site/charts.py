@@ -14,7 +14,7 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.forest_chart import COLORS, TICK_TEXT
+from dashboards.figures.forest_chart import COLORS, TICK_TEXT
 
 FRAMEWORK_COLORS = dict(zip(("JAX", "PyTorch", "Python"), COLORS, strict=True))
 # None is a framework's.

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchcore.cell.document import spec_case
-from benchcore.experiments.pairs import BisectTarget, order_versions
+from benchcore.experiments.changes.pairs import BisectTarget, order_versions
 from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT, OPEN
@@ -19,7 +19,7 @@ from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import format_amounts, format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.news import describe_change, find_culprit, find_effect, find_size
+from dashboards.site.campaign.news import describe_change, find_culprit, find_effect, find_size
 from dashboards.site.pairs import series_of
 
 _MOST_OPEN = 8

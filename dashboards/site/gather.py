@@ -25,11 +25,11 @@ from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.history.series import ROLLING
 from benchcore.store.metric_values import Amounts, read_campaign_errors
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import list_void
-from benchcore.store.series import ROLLING
 from dashboards.frames import to_rows
 
 _Event = dict[str, Any]

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from benchcore.names import format_percent
 from benchcore.state import State
 from benchcore.store.records import Severity
-from dashboards import error_rates
 from dashboards.formatting import format_bytes, format_count, format_seconds
+from dashboards.listings import error_rates
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed

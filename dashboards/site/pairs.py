@@ -14,7 +14,7 @@ from benchcore.names import (
     name_use_case,
 )
 from benchcore.protocol import DEFAULT_TRACK
-from benchcore.store.series import CONTROL, ROLLING
+from benchcore.store.history.series import CONTROL, ROLLING
 from benchcore.verdict.history.series import SeriesKey
 from dashboards.formatting import is_missing
 from dashboards.site.names import name_file

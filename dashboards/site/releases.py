@@ -19,11 +19,11 @@ from dashboards.formatting import format_amounts, format_count
 from dashboards.frames import does_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
+from dashboards.site.campaign.voids import shorten
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
 from dashboards.site.names import name_file
 from dashboards.site.numerics import numerics_table, release_key
-from dashboards.site.voids import shorten
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _SAME_CASE = (*_SAME_PAIR, "workload", "case_name", "track", "device_fingerprint", "a_arm")

@@ -17,7 +17,7 @@ from benchcore.running.duels import measure_duel
 from benchcore.running.plans import draft_plan, load_campaign
 from benchcore.state import State, open_state
 from benchcore.store.database import is_disk_full, open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from flows.cli.boundary import end_with
 
 CAMPAIGN = "chaos"

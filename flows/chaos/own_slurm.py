@@ -118,7 +118,7 @@ def _start(arguments: list[str], environ: Mapping[str, str]) -> None:
 def serve_slurm(folder: Path, server: Mapping[str, str], stack: ExitStack) -> OwnSlurm:
     """Start a cluster, and a worker that serves it, until `stack` is closed. `server` are the
     variables that lead to a Prefect server. Raises UserError where Slurm is not installed."""
-    from tasks.prefect_server import has_worker
+    from tasks.server.prefect_server import has_worker
 
     (folder / "sites").mkdir(parents=True)
     (folder / "sites" / f"{SITE}.toml").write_text(_SITE)

@@ -18,10 +18,10 @@ from typing import Literal, TypeVar
 from benchcore.environments.build import is_whole, list_environments
 from benchcore.running.plans import load_campaign
 from benchcore.state import State, open_state
+from benchcore.store.copies.transfer import find_damage
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.duels import duel_frame
-from benchcore.store.transfer import find_damage
+from benchcore.store.incoming.documents import read_document
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.own_postgres import OwnPostgres
 from flows.chaos.own_slurm import UNFINISHED, OwnSlurm

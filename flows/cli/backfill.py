@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.backfill import (
+from benchcore.experiments.releases.backfill import (
     CHANGE_COLUMNS,
     describe_changes,
     find_versions,

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.experiments.bisect import BisectRequest, run_bisection
-from benchcore.experiments.dependencies import shorten_state
-from benchcore.experiments.pairs import BisectTarget, find_bound
+from benchcore.experiments.changes.bisect import BisectRequest, run_bisection
+from benchcore.experiments.changes.dependencies import shorten_state
+from benchcore.experiments.changes.pairs import BisectTarget, find_bound
 from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import open_state
 from benchcore.verdict.history.series import STEP_TIME

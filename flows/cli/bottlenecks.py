@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dashboards.bottlenecks import describe_bottleneck
+from dashboards.listings.bottlenecks import describe_bottleneck
 from flows.cli.printing import print_line, print_rows
 
 _COLUMNS = {

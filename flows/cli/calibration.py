@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from benchcore.experiments.calibrate import run_calibration
+from benchcore.experiments.changes.calibrate import run_calibration
 from benchcore.experiments.rounds import make_context
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
-from dashboards.error_rates import (
+from dashboards.listings.error_rates import (
     list_calibration_runs,
     list_rates,
     list_smallest,

@@ -20,13 +20,13 @@ from benchcore.planning.checkpoints import take_checkpoint
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.planning.tracks import DEFAULT_TRACK
 from benchcore.state import open_state
-from dashboards.answer import (
+from dashboards.formatting import format_ns
+from dashboards.listings.answer import (
     format_agreement,
     format_physics,
     format_scope,
     format_verdict,
 )
-from dashboards.formatting import format_ns
 from flows.cli import options
 from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.in_process import measure_plan

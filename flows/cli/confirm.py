@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchcore import variables
-from benchcore.experiments.confirm import COLUMNS, ConfirmRequest, run_confirmation
+from benchcore.experiments.changes.confirm import COLUMNS, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import check_looks, make_context
 from benchcore.state import open_state
 from flows.cli import options

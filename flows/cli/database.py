@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from benchcore.state import open_state
+from benchcore.store.copies.parquet import export_tables, import_tables
+from benchcore.store.copies.transfer import copy_to_url, find_damage
 from benchcore.store.database import open_database
-from benchcore.store.parquet import export_tables, import_tables
-from benchcore.store.transfer import copy_to_url, find_damage
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, report_line
 

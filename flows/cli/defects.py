@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.experiments.defects import StudyRequest, conclude_study, draft_study
+from benchcore.experiments.defect_study.defects import StudyRequest, conclude_study, draft_study
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.protocol import write_json
 from benchcore.state import open_state
-from dashboards.defects_page import DISTURBED, format_move, format_ratio, render_study
 from dashboards.publish import publish_study
+from dashboards.studies.defects_page import DISTURBED, format_move, format_ratio, render_study
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option

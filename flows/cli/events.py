@@ -10,8 +10,8 @@ import typer
 from benchcore.names import format_move, format_signed
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
-from benchcore.store.events import annotate_event, list_events, move_event, show_event
-from benchcore.store.history_documents import save_history
+from benchcore.store.history.events import annotate_event, list_events, move_event, show_event
+from benchcore.store.history.history_documents import save_history
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import OUT, print_json, print_line, print_rows

@@ -81,7 +81,7 @@ def environments(
 def _print_lock(state: State, sha256: str) -> None:
     """Of an environment that may be gone: `uv pip sync` installs it."""
     from benchcore.store.database import open_database  # takes 1 s, spared the list
-    from benchcore.store.environment_locks import read_lock
+    from benchcore.store.incoming.environment_locks import read_lock
 
     print_line(read_lock(open_database(state.database_url), sha256).rstrip())
 

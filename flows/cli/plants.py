@@ -12,14 +12,14 @@ from benchcore.errors import UserError
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows, report_line
-from tasks.automatic_plants import (
+from tasks.unfair.automatic_plants import (
     GUARD_COLUMNS,
     list_automatic,
     list_planted_workloads,
     tabulate,
 )
-from tasks.automatic_plants import sample as take_sample
-from tasks.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, run_plants
+from tasks.unfair.automatic_plants import sample as take_sample
+from tasks.unfair.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, run_plants
 
 
 def plants(

@@ -13,10 +13,10 @@ from benchcore.running.plans import recall_plan
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.frames.profiles import list_bottlenecks
-from benchcore.store.history_documents import load_history
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.history.history_documents import load_history
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.proofs import ingest_proofs
 from benchcore.store.metrics import METRICS
-from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import (
     judge_and_list,
     list_contenders,
@@ -28,8 +28,8 @@ from benchcore.store.reports.campaign import (
 )
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_metric
-from dashboards.tables import describe_unsteady
-from dashboards.workarounds import describe_workarounds
+from dashboards.listings.tables import describe_unsteady
+from dashboards.listings.workarounds import describe_workarounds
 from flows.cli import options
 from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.printing import (

@@ -41,7 +41,7 @@ def template(
     site: options.SiteOfPool, pool: options.PoolOfSite = None, state: options.State = options.STATE
 ) -> None:
     """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
-    from tasks.slurm_worker import pool_template  # Prefect takes 2 s, `show` does without
+    from tasks.slurm.worker import pool_template  # Prefect takes 2 s, `show` does without
 
     job = _draft_job(site, pool, state)
     print_json(pool_template(job.allocation, job.folder))

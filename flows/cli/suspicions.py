@@ -5,15 +5,15 @@ from __future__ import annotations
 from benchcore.names import format_ends, format_signed
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.history_documents import save_history
-from benchcore.store.metrics import TRACKED, find_tracked
-from benchcore.store.series import describe_series, list_short
-from benchcore.store.suspicions import (
+from benchcore.store.history.history_documents import save_history
+from benchcore.store.history.series import describe_series, list_short
+from benchcore.store.history.suspicions import (
     list_modes,
     list_suspicions,
     read_recent,
     refresh_suspicions,
 )
+from benchcore.store.metrics import TRACKED, find_tracked
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows
 

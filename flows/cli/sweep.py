@@ -23,7 +23,7 @@ from benchcore.experiments.sweep import (
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_study
-from dashboards.sweep_page import (
+from dashboards.studies.sweep_page import (
     describe_crossing,
     list_points,
     render_sweep,

@@ -23,8 +23,8 @@ from benchcore.planning.matrix import PlannedDuel
 from benchcore.planning.requests import USUAL, Placement
 from benchcore.protocol import DATA_MODES
 from benchcore.state import open_state
-from dashboards.epochs import list_epochs
-from dashboards.seeds import SEED_COLUMNS, format_accuracy, format_time, list_seeds
+from dashboards.listings.epochs import list_epochs
+from dashboards.listings.seeds import SEED_COLUMNS, format_accuracy, format_time, list_seeds
 from flows.cli import options
 from flows.cli.compare import print_comparison
 from flows.cli.in_process import measure_plan

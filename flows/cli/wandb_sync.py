@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchcore.state import open_state
-from dashboards.wandb_runs import LIMIT_S, list_waiting, send_runs, write_run
+from dashboards.to_wandb.runs import LIMIT_S, list_waiting, send_runs, write_run
 from flows.cli import options
 from flows.cli.printing import print_line
 

@@ -17,7 +17,7 @@ from benchcore.experiments.waterfall import (
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_study
-from dashboards.waterfall_page import describe_total, list_arms, render_waterfall
+from dashboards.studies.waterfall_page import describe_total, list_arms, render_waterfall
 from flows.cli import options
 from flows.cli.bottlenecks import print_bottlenecks
 from flows.cli.in_process import measure_plan

@@ -18,13 +18,13 @@ from prefect.automations import (
 )
 from prefect.client.schemas.objects import StateType
 
-from benchcore.experiments.alerts import template_failed_night, template_missing_night
+from benchcore.experiments.alerting.alerts import template_failed_night, template_missing_night
 from flows.confirm import confirm
 from flows.measure_shard import measure_shard
 from flows.nightly import nightly
-from tasks.apply import Targets
 from tasks.campaign_run import VOID
-from tasks.prefect_server import TAG
+from tasks.server.apply import Targets
+from tasks.server.prefect_server import TAG
 
 MISSING = "deadheat: missing nights"
 HEARTBEAT_S = 60

@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # Prefect takes its settings when it is imported
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.deployments.runner import RunnerDeployment
 
-    from tasks.apply import Automations, Pool
+    from tasks.server.apply import Automations, Pool
 
 
 class Draft(TypedDict):
-    """The arguments of `tasks.apply.apply`."""
+    """The arguments of `tasks.server.apply.apply`."""
 
     deployments: list[RunnerDeployment]
     pool: Pool
@@ -55,8 +55,8 @@ def deploy(
     opened = open_state(state)
     use_server_of_up(opened)
 
-    from tasks.apply import apply
-    from tasks.available_versions import update_forms
+    from tasks.server.apply import apply
+    from tasks.server.available_versions import update_forms
 
     draft = draft_deployments(opened, site, profile=profile, cron=cron, timezone=timezone)
     done, pool = apply(**draft), draft["pool"]

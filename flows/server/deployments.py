@@ -21,10 +21,10 @@ from benchcore.running.sites import Site
 from flows.measure_shard import measure_shard
 from flows.server.automations import HEARTBEAT_S
 from flows.server.instance import POOL
-from tasks.apply import Pool, read_schedule
-from tasks.prefect_file import Declared, DeclaredSchedule, read_prefect_file
-from tasks.prefect_server import TAG
-from tasks.slurm_pools import draft_pool, find_folder, make_job_variables, name_pool
+from tasks.server.apply import Pool, read_schedule
+from tasks.server.prefect_file import Declared, DeclaredSchedule, read_prefect_file
+from tasks.server.prefect_server import TAG
+from tasks.slurm.pools import draft_pool, find_folder, make_job_variables, name_pool
 
 NIGHT = "night"
 """The slug of the schedule that --cron sets."""

@@ -25,7 +25,7 @@ def _switch(paused: bool, state: options.State, as_json: bool) -> None:
 
     from flows.measure_shard import measure_shard
     from flows.server.automations import MISSING
-    from tasks.pausing import set_paused
+    from tasks.server.pausing import set_paused
 
     status = set_paused(paused, POOL, {MISSING}, measure_shard.name)
     if as_json:

@@ -155,15 +155,15 @@ def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
 
 
 def _deploy(draft: Draft, state: State) -> None:
-    from tasks.apply import apply
-    from tasks.available_versions import update_forms
+    from tasks.server.apply import apply
+    from tasks.server.available_versions import update_forms
 
     apply(**draft)
     update_forms(state)
 
 
 def _run_worker(worker: Service) -> None:
-    from tasks import prefect_server
+    from tasks.server import prefect_server
 
     pool = worker.command[-1]
     if not services.find(worker):
@@ -184,7 +184,7 @@ def down(state: options.State = options.STATE) -> None:
     if services.find(listed["server"]) and _answers(f"{recorded.api}/health"):
         set_prefect_defaults(opened)
         use_server(recorded.api, read_secret(opened, "api"))
-        from tasks.prefect_server import crash_orphans
+        from tasks.server.prefect_server import crash_orphans
 
         for worker in _list_workers(listed):
             crash_orphans(worker.command[-1])

@@ -11,11 +11,11 @@ from filelock import FileLock
 from benchcore import state as states
 from benchcore.environments.release_watch import check_index
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import send_waiting
+from benchcore.experiments.alerting.outbox import send_waiting
 from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from dashboards.publish import refresh_pages
 from data_checks.rebuild import rebuild_database
 

@@ -8,9 +8,9 @@ import large_site
 import pytest
 
 from benchcore.state import State
+from benchcore.store.copies.transfer import find_damage
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns
-from benchcore.store.transfer import find_damage
 from dashboards.site.files import SiteFiles
 
 

@@ -34,7 +34,7 @@ from peers import as_if_undisturbed
 from short_duels import ShortDuels, count_alarms, find_power, measured_shift, play_abreast
 from short_duels import judge as judge_document
 
-from benchcore.cell.launch import Launcher
+from benchcore.cell.processes.launch import Launcher
 from benchcore.state import open_state
 
 

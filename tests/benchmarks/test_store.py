@@ -8,8 +8,8 @@ import store
 from sqlalchemy import text
 
 from benchcore.state import State
+from benchcore.store.copies.transfer import find_damage
 from benchcore.store.database import open_database
-from benchcore.store.transfer import find_damage
 
 
 def test_a_row_at_each_doubling(state: State, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 from sample_frames import nightly_campaign, of_campaign, sample_frames
 
-from dashboards.forest_chart import (
+from dashboards.figures.forest_chart import (
     ARM_DOMAIN,
     FRAMEWORK_DIRECTIONS,
     forest_chart,

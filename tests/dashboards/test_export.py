@@ -20,11 +20,11 @@ from site_nights import ADHOC, NIGHTS, name_night
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.events import EVENT_COLUMNS
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.history.events import EVENT_COLUMNS
 from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, export_tables
 from dashboards.export import write_csv, write_tables
-from dashboards.paper_figures import list_costs
+from dashboards.figures.paper_figures import list_costs
 from dashboards.readme import BEGIN, END
 
 LAST = name_night(NIGHTS - 1)

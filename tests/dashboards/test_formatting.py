@@ -22,8 +22,7 @@ from dashboards.formatting import (
     format_speedup,
 )
 from dashboards.frames import is_fair, to_rows
-from dashboards.site.news import write_run_headline
-from dashboards.tables import (
+from dashboards.listings.tables import (
     describe_length,
     describe_ratio_row,
     describe_weights,
@@ -31,6 +30,7 @@ from dashboards.tables import (
     list_costs,
     measured_costs,
 )
+from dashboards.site.campaign.news import write_run_headline
 from flows.cli.report import print_costs
 
 NAN = math.nan

@@ -17,8 +17,8 @@ from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.changes import list_changes
 from dashboards import publish
 from dashboards.publish import find_newest_night
+from dashboards.site.campaign.news import write_verdict
 from dashboards.site.files import SiteFiles
-from dashboards.site.news import write_verdict
 
 
 def test_a_new_site_gets_the_newest_campaigns(

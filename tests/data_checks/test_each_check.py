@@ -14,7 +14,7 @@ from result_documents import CAMPAIGN, Racer, make_document, spool_document
 
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from data_checks.check import read_frames
 from data_checks.rows import CheckFrames
 from data_checks.suites import CheckReport, list_suites, run_checks

@@ -11,8 +11,8 @@ from result_documents import make_document, spool_document
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import epoch_frame
-from benchcore.store.ingest import ingest_spool
-from dashboards.epochs import list_epochs
+from benchcore.store.incoming.ingest import ingest_spool
+from dashboards.listings.epochs import list_epochs
 from data_checks.check import check_campaign
 
 SUITES = {"epochs"}

@@ -11,7 +11,7 @@ from result_documents import CAMPAIGN, make_document, spool_document
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from data_checks.check import check_campaign
 
 SUITES = {"products"}

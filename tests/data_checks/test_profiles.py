@@ -10,7 +10,7 @@ from result_documents import CAMPAIGN, make_document, make_profile, spool_docume
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.verdict.duel.step_profile import judge_graphs
 from data_checks.check import read_frames
 from data_checks.suites import run_checks

@@ -12,7 +12,7 @@ from benchcore.program import Precision
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 

@@ -23,7 +23,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, read_duels
 from benchcore.store.frames.contenders import run_frames
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from data_checks import suites, validation
 from data_checks.check import check_campaign, read_frames
 from data_checks.rows import start_rows

@@ -21,8 +21,8 @@ from benchcore.environments.contents import list_files
 from benchcore.environments.locks import Lock
 from benchcore.environments.version_requests import Release, Request, parse_request
 from benchcore.errors import UserError
-from benchcore.experiments.bisect import BisectRequest, Candidates
-from benchcore.experiments.dependency_moves import Between
+from benchcore.experiments.changes.bisect import BisectRequest, Candidates
+from benchcore.experiments.changes.dependency_moves import Between
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import open_state
 from flows.bisect import bisect
@@ -91,12 +91,16 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
         "benchcore.running.duels.provision",
         lambda release, *given, **named: built[release.version],
     )
-    patched.setattr("benchcore.experiments.bisect.find_candidates", lambda *given: candidates)
-    patched.setattr("benchcore.experiments.dependencies.compare_ends", lambda *given: between)
     patched.setattr(
-        "benchcore.experiments.dependencies.why_not", lambda between: lambda moved: None
+        "benchcore.experiments.changes.bisect.find_candidates", lambda *given: candidates
     )
-    patched.setattr("benchcore.experiments.dependencies.build", build)
+    patched.setattr(
+        "benchcore.experiments.changes.dependencies.compare_ends", lambda *given: between
+    )
+    patched.setattr(
+        "benchcore.experiments.changes.dependencies.why_not", lambda between: lambda moved: None
+    )
+    patched.setattr("benchcore.experiments.changes.dependencies.build", build)
 
 
 @pytest.mark.provisions
@@ -119,7 +123,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
         built[each] = replace(real, key=each, python=str(slow))
     _publish(built, monkeypatch)
     spool_ceiling(open_state(tmp_path / "state"))
-    monkeypatch.setattr("benchcore.experiments.pairs._list_ceilings", lambda *given: ())
+    monkeypatch.setattr("benchcore.experiments.changes.pairs._list_ceilings", lambda *given: ())
     # Few starts, so that a wide bound is what they can show.
     more = ["--good", "1.1", "--bad", "1.2", "--looks", "3", "--bound", "0.5", "--profile", "ci"]
     more += ["--dependencies", "--state", str(tmp_path / "state")]

@@ -18,9 +18,9 @@ from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running import duels, equivalence, plans
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
-from benchcore.store.ingest import ingest_spool
-from benchcore.store.proofs import list_proofs
+from benchcore.store.incoming.documents import read_document
+from benchcore.store.incoming.ingest import ingest_spool
+from benchcore.store.incoming.proofs import list_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from dashboards.publish import publish_campaign
 from dashboards.site.files import SiteFiles

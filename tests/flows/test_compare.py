@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
-from dashboards.answer import format_physics, format_scope, format_verdict
+from dashboards.listings.answer import format_physics, format_scope, format_verdict
 from flows.cli.compare import print_comparison
 from flows.cli.main import app
 

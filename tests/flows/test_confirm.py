@@ -24,7 +24,7 @@ from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 from benchcore.verdict.confirmation.decide import Start, decide
 from benchcore.verdict.history.levels import HistoryLevels
 from flows.cli.main import app

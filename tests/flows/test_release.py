@@ -42,9 +42,11 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
             python_version=built["1.2"].python_version,
         )
 
-    for room in ("running.plans", "experiments.release"):
+    for room in ("running.plans", "experiments.releases.release"):
         patched.setattr(f"benchcore.{room}.resolve", resolve)
-    patched.setattr("benchcore.experiments.release.find_previous_release", lambda *given: "1.1")
+    patched.setattr(
+        "benchcore.experiments.releases.release.find_previous_release", lambda *given: "1.1"
+    )
     patched.setattr(
         "benchcore.running.duels.provision", lambda release, *given, **named: built[release.version]
     )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.release import ReleaseVerdict
-from benchcore.experiments.release_duels import ReleaseRequest
+from benchcore.experiments.releases.duels import ReleaseRequest
+from benchcore.experiments.releases.release import ReleaseVerdict
 
 module = importlib.import_module("flows.release")
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -87,7 +87,7 @@ def _run(
     patched.setenv("DEADHEAT_STATE", str(root))
     patched.setattr(module, "plan_release", lambda *_: REQUEST)
     patched.setattr(module, "run_campaign", run_campaign)
-    patched.setattr("benchcore.experiments.release.list_failures", lambda *_: failures)
+    patched.setattr("benchcore.experiments.releases.release.list_failures", lambda *_: failures)
     patched.setattr(module, "judge_release", judge)
     patched.setattr(module, "conclude", conclude)
     ended = module.release("torch", "2.16.0", return_state=True)

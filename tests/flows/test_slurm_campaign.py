@@ -26,7 +26,7 @@ from benchcore.planning.profiles import Match
 from benchcore.planning.tracks import STDLIB
 from benchcore.running.duels import provision_release
 from benchcore.running.plans import campaign_folder
-from tasks.slurm_shards import measure_in_shards
+from tasks.slurm.shards import measure_in_shards
 
 _SUSPENDED_S = 3.0
 LOST_WORKER = Path(__file__).parents[1] / "tasks" / "lost_dask_worker.py"

@@ -19,7 +19,7 @@ from prefect.client.schemas.objects import StateType
 from result_documents import DUEL_RUN, make_document, make_plan, spool_document
 
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.alerts import PAYLOAD
+from benchcore.experiments.alerting.alerts import PAYLOAD
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder, name_night
 from benchcore.state import open_state

@@ -14,16 +14,22 @@ import pytest
 from command_line import run_here
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.proof.host_calls import list_host_calls
-from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.watching.host_calls import list_host_calls
 from benchcore.errors import UserError
 from benchcore.planning import catalog
 from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.mlp.spec import SPEC as MLP
-from tasks.automatic_plants import KINDS, list_automatic, list_planted_workloads, sample, tabulate
-from tasks.planted_programs import WRAPPERS, Given
-from tasks.plants import Outcome
+from tasks.unfair.automatic_plants import (
+    KINDS,
+    list_automatic,
+    list_planted_workloads,
+    sample,
+    tabulate,
+)
+from tasks.unfair.planted_programs import WRAPPERS, Given
+from tasks.unfair.plants import Outcome
 
 _WORKLOADS = Path(__file__).parents[2] / "benchcore" / "workloads"
 _BATCH, _CASE = 4, SimpleNamespace(precision="fp32_ieee")

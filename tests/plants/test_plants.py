@@ -12,8 +12,8 @@ from duel_orders import on_one_cpu
 
 from benchcore.errors import UserError
 from benchcore.protocol import EnvironmentRecord
-from tasks.automatic_plants import list_automatic
-from tasks.plants import Outcome, Plant, read_plants, run_plants
+from tasks.unfair.automatic_plants import list_automatic
+from tasks.unfair.plants import Outcome, Plant, read_plants, run_plants
 
 _AUTOMATIC = (
     ("mlp", "round_inputs", "jax"), ("mlp", "compute_when_read", "jax"),

@@ -20,10 +20,10 @@ from stored_histories import FOUND, open_history, store_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
-from benchcore.experiments.outbox import has_waiting, queue_alert
+from benchcore.experiments.alerting.outbox import has_waiting, queue_alert
 from benchcore.state import State
-from benchcore.store.events import record_sent, store_finding
-from benchcore.store.suspicions import refresh_suspicions
+from benchcore.store.history.events import record_sent, store_finding
+from benchcore.store.history.suspicions import refresh_suspicions
 from flows.cli.main import app
 from tasks import alerts
 from tasks.alerts import BLOCK, WEBHOOK_BLOCK, alert, load_webhook

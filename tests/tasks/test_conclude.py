@@ -34,10 +34,10 @@ from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_unchecked_campaigns, replace_failed_checks
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from dashboards.readme import BEGIN, END
 from dashboards.site.files import SiteFiles
-from dashboards.wandb_runs import list_waiting, send_runs
+from dashboards.to_wandb.runs import list_waiting, send_runs
 from data_checks.check import check_campaign
 from data_checks.validation import CheckError
 from tasks.campaign_run import _measure_all, conclude_campaign, run_campaign

@@ -48,7 +48,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.running.shards import Shard
 from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
-from benchcore.store.suspicions import refresh_suspicions
+from benchcore.store.history.suspicions import refresh_suspicions
 from flows.backfill import backfill
 from flows.cli.main import main
 from flows.compare import compare
@@ -64,15 +64,15 @@ from flows.server.automations import (
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
 from flows.server.temporary_api import _delete_old_runs, _free_measure_limit
-from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.artifacts import WAITED, shorten_id
-from tasks.available_versions import update_forms
 from tasks.campaign_run import VOID
 from tasks.measurement import MEASURE_LIMIT
-from tasks.pausing import set_paused
 from tasks.pipeline import report_suspicions
-from tasks.prefect_server import TAG, has_worker
-from tasks.slurm_shards import Dispatch, find_runs
+from tasks.server.apply import Applied, Targets, apply, read_schedule
+from tasks.server.available_versions import update_forms
+from tasks.server.pausing import set_paused
+from tasks.server.prefect_server import TAG, has_worker
+from tasks.slurm.shards import Dispatch, find_runs
 
 _FIELDS = (
     *("flow_id", "name", "version", "description", "tags", "parameters", "job_variables"),

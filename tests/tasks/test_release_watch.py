@@ -18,8 +18,8 @@ from benchcore.environments.release_watch import (
     record_status,
     retry_release,
 )
-from benchcore.experiments.release import ReleaseVerdict
-from benchcore.experiments.release_duels import ReleaseRequest
+from benchcore.experiments.releases.duels import ReleaseRequest
+from benchcore.experiments.releases.release import ReleaseVerdict
 from benchcore.state import State
 from flows.watch_releases import watch_releases
 from tasks import release_watch

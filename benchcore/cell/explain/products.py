@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from benchcore.cell.proof.needless import TOO_LARGE, TooLargeError
+from benchcore.cell.proof.following.needless import TOO_LARGE, TooLargeError
 
 Flops = Mapping[str, int]
 """FLOPs by the dtype of the operands; several dtypes in one product are joined by `+`."""

@@ -10,7 +10,7 @@ from benchcore.cell.building import WeightsUnusableError
 from benchcore.cell.failures.status import INFRASTRUCTURE, Cause, Ending
 from benchcore.cell.loader.failure import LoaderFailedError
 from benchcore.cell.proof.canary import CanaryContradictsError
-from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
 from benchcore.program import UnsupportedError
 
 

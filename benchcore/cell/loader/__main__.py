@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from benchcore.cell.lifetime import die_with_parent
 from benchcore.cell.loader.server import LoaderServer
+from benchcore.cell.processes.lifetime import die_with_parent
 from benchcore.protocol import decode_order
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
 from benchcore.cell.loader.failure import LoaderFailedError
+from benchcore.cell.processes.channel import Channel, ChannelClosedError, ChannelTimeoutError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from benchcore.cell.loader.client import LoaderClient
     from benchcore.cell.measure.energy import ReadMillijoules
-    from benchcore.cell.runtime import Runtime
+    from benchcore.cell.runtimes.runtime import Runtime
     from benchcore.program import Training
     from benchcore.protocol import DataMode
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
 from benchcore.cell.loader.decoding import Split, load_pixels
 from benchcore.cell.loader.ring_buffer import slot_arrays, slot_bytes, upright
+from benchcore.cell.processes.channel import Channel, ChannelClosedError, ChannelTimeoutError
 from benchcore.protocol import DatasetOrder, Layout
 
 _SLOTS = 4

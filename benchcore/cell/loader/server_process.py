@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchcore.cell.held_folder import HeldFolder, remove_left
 from benchcore.cell.loader.failure import LoaderFailedError
+from benchcore.cell.processes.held_folder import HeldFolder, remove_left
 from benchcore.protocol import DuelOrder, encode, write_json
 
 _SHARED_MEMORY = Path("/dev/shm")

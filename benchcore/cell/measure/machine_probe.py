@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.failures.status import ContenderFailedError
-from benchcore.cell.launch import INHERITED
-from benchcore.cell.process import ContenderProcess, start_contender
+from benchcore.cell.processes.channel import Channel, ChannelClosedError
+from benchcore.cell.processes.launch import INHERITED
+from benchcore.cell.processes.process import ContenderProcess, start_contender
 from benchcore.protocol import DuelOrder
 
 _SIDE = 512

@@ -14,7 +14,7 @@ from benchcore.cell.measure import gpu
 from benchcore.device_names import parse_device
 
 if TYPE_CHECKING:
-    from benchcore.cell.group import Group
+    from benchcore.cell.processes.group import Group
 
 _PROC = Path("/proc")
 _RESET_PEAK = "5"  # proc(5): resets the peak to the current resident size

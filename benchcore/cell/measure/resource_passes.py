@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.measure import energy, gpu, host
-from benchcore.cell.process import ContenderProcess
+from benchcore.cell.processes.process import ContenderProcess
 from benchcore.protocol import ContenderOrder, DuelOrder
 
 IDLE_S = 2.0

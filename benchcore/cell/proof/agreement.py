@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.proof.drawing import DROPPED
+from benchcore.cell.proof.following.drawing import DROPPED
 from benchcore.program import read_arrays
 from benchcore.workloads.proof_inputs.large_values import widen
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from benchcore.cell.bound_program import BoundProgram
-    from benchcore.cell.runtime import Runtime
+    from benchcore.cell.runtimes.runtime import Runtime
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """For ImageNet's training images, as documented with torchvision's weights: red, green, blue."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchcore.cell.proof.left_behind import check_travel, sample
+from benchcore.cell.proof.steps.left_behind import check_travel, sample
 from benchcore.program import ByName, Program
 
 Step = Callable[[], object]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
 from benchcore.cell.nested import list_arrays
-from benchcore.cell.proof.host_calls import NONE
+from benchcore.cell.proof.watching.host_calls import NONE
 from benchcore.workloads.settings import XLA_FLAGS
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
-    from benchcore.cell.runtime import Runtime
+    from benchcore.cell.runtimes.runtime import Runtime
 
 _VARIABLES = (
     "CUDA_VISIBLE_DEVICES",

@@ -14,9 +14,9 @@ from typing import Any
 
 from benchcore.cell.document import utc_now
 from benchcore.cell.failures.status import ContenderFailedError
-from benchcore.cell.launch import contender_environ, launch
 from benchcore.cell.measure import host
-from benchcore.cell.process import ContenderProcess
+from benchcore.cell.processes.launch import contender_environ, launch
+from benchcore.cell.processes.process import ContenderProcess
 from benchcore.cell.proof import float64_rule
 from benchcore.cell.proof.case import list_proof_cases
 from benchcore.cell.proof.float64_rule import ProofRule, SideEvidence

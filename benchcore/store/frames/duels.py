@@ -18,8 +18,8 @@ from benchcore.store.frames.reading import (
     read_frame,
     select_columns,
 )
+from benchcore.store.incoming.proofs import OF_DUEL
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, FailedCheckRow, Proof
-from benchcore.store.proofs import OF_DUEL
 
 _OF_PROOF = (
     *("quantity", "reference_error", "reference_bound", "a_error", "a_bound", "b_error", "b_bound"),

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pandas as pd
 from sqlalchemy import Engine
 
-from benchcore.store.conditions import read_conditions
 from benchcore.store.frames.duels import manifest_frame
 from benchcore.store.frames.reading import (
     CASE,
@@ -17,6 +16,7 @@ from benchcore.store.frames.reading import (
     read_frame,
     select_columns,
 )
+from benchcore.store.history.conditions import read_conditions
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
 from benchcore.verdict.duel.parity import Parity, ParitySide, compare_sides
 

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from benchcore.protocol import METHOD
 from benchcore.store.duels import read_starts
 from benchcore.store.frames.reading import select_columns
+from benchcore.store.history.series import IN_SERIES, find_newest_day
 from benchcore.store.models import (
     IS_CALIBRATION_RUN,
     ContenderRun,
@@ -29,7 +30,6 @@ from benchcore.store.models import (
 )
 from benchcore.store.records import DuelRecord
 from benchcore.store.reports.starts_needed import NEWEST_NIGHTS
-from benchcore.store.series import IN_SERIES, find_newest_day
 from benchcore.verdict.confirmation import error_rates
 from benchcore.verdict.confirmation.error_rates import (
     CELLS,

@@ -7,7 +7,9 @@ from typing import Any
 from sqlalchemy import Engine, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from benchcore.store.conditions import read_conditions
+from benchcore.store.history.conditions import read_conditions
+from benchcore.store.history.series import ROLLING, series_key
+from benchcore.store.history.suspicions import changed_conditions
 from benchcore.store.metrics import find_tracked
 from benchcore.store.models import (
     DuelRun,
@@ -17,8 +19,6 @@ from benchcore.store.models import (
     SuspicionRow,
     skip_index,
 )
-from benchcore.store.series import ROLLING, series_key
-from benchcore.store.suspicions import changed_conditions
 
 _COPIED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "since", "finding"),

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import Engine
 
-from benchcore.store.events import EVENT_COLUMNS, list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.raw_times import read_raw_times
+from benchcore.store.history.events import EVENT_COLUMNS, list_events
 from benchcore.store.metrics import METRICS
 
 _CASE = ("workload", "case_name", "use_case", "batch", "precision", "track")

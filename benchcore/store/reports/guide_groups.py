@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select
 
+from benchcore.store.history.series import ROLLING
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio, skip_index
-from benchcore.store.series import ROLLING
 from benchcore.verdict.duel.physics import SENTINELS
 
 CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")

@@ -10,8 +10,8 @@ from statistics import fmean
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.store.history.series import IN_SERIES
 from benchcore.store.models import DuelRun, PairRatio
-from benchcore.store.series import IN_SERIES
 from benchcore.verdict.confirmation.error_rates import Spread, find_fewest_starts, measure_spread
 
 NEWEST_NIGHTS = 60

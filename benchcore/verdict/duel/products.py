@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchcore.cell.explain.products import NOTHING_COMPILED
-from benchcore.cell.proof.needless import TOO_LARGE
+from benchcore.cell.proof.following.needless import TOO_LARGE
 
 BAND = 0.01
 """How far the counted FLOPs may be from the analytic ones: none of ours is."""

@@ -32,7 +32,7 @@ from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 from benchcore.workloads.faulty import spec as faulty
 
 
@@ -344,7 +344,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
 ) -> None:
     """A GPU that throttles all the while, and a target that any valid block would meet."""
     ignore_host_load(snapshot)
-    (runtime,) = snapshot.glob("benchcore/cell/stdlib_runtime.py")
+    (runtime,) = snapshot.glob("benchcore/cell/runtimes/stdlib_runtime.py")
     runtime.write_text(runtime.read_text().replace('if device != "cpu"', "if False"))
     limits = {"max_rounds": 6, "max_starts": 4, "target": 50.0, "block_ms": 5.0}
     order = _faulty("raise_in_build", "healthy", "healthy", device="cuda", **limits)

@@ -15,7 +15,7 @@ from duel_orders import copy_inside_ring, ignore_host_load, make_contender, make
 from benchcore.cell.measure.degraded import find_degraded
 from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 
 
 def _children(pid: int) -> list[int]:

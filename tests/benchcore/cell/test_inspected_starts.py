@@ -13,7 +13,7 @@ from benchcore.cell.start import choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import product_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 
 
 def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> None:

@@ -17,7 +17,7 @@ from result_documents import spool_ceiling
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.parity import ParitySide, compare_sides
 from benchcore.workloads.settings import STRATEGY
@@ -131,7 +131,7 @@ def test_a_process_of_jax_that_dies_is_the_status_of_its_contender(
     framework_environment: Environments, state: State, snapshot: Path
 ) -> None:
     """Within a step, so that the first process is waiting for it in a collective."""
-    file = snapshot / "benchcore" / "cell" / "group.py"
+    file = snapshot / "benchcore" / "cell" / "processes" / "group.py"
     source, follow = file.read_text(), '    if message["do"] == "step":\n'
     assert source.count(follow) == 1
     dies = f"{follow}        _STEPS.append(len(_STEPS))\n        _STEPS[6:] and os._exit(3)\n"

@@ -12,7 +12,7 @@ import pytest
 
 from benchcore.cell.result.document import make_schemas
 from benchcore.json_types import ABSENT, Count, FieldRule, from_json, make_schema, to_json
-from benchcore.store.documents import find_schema_problems
+from benchcore.store.incoming.documents import find_schema_problems
 
 ROOT = Path(__file__).parents[3]
 SCHEMAS = resources.files("benchcore") / "schemas"

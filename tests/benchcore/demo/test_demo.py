@@ -17,14 +17,14 @@ from benchcore.demo.write import open_demo, write_nights
 from benchcore.running.plans import load_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.documents import read_document
-from benchcore.store.events import list_events
+from benchcore.store.incoming.documents import read_document
+from benchcore.store.history.events import list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.metrics import TRACKED
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, read_suspicion
+from benchcore.store.history.series import read_series
+from benchcore.store.history.suspicions import list_suspicions, read_suspicion
 
 LAST = date(2026, 11, 22)
 DAYS = 40

@@ -10,10 +10,10 @@ import pytest
 from written_starts import WrittenStarts
 
 from benchcore.errors import UserError
-from benchcore.experiments import bisect
-from benchcore.experiments.bisect import BisectRequest, run_bisection
-from benchcore.experiments.dependencies import draft_pair
-from benchcore.experiments.pairs import BisectTarget, PairRounds, find_bound
+from benchcore.experiments.changes import bisect
+from benchcore.experiments.changes.bisect import BisectRequest, run_bisection
+from benchcore.experiments.changes.dependencies import draft_pair
+from benchcore.experiments.changes.pairs import BisectTarget, PairRounds, find_bound
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile

@@ -20,7 +20,7 @@ from webhooks import serve_webhook
 from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 
 from benchcore.errors import UserError
-from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
+from benchcore.experiments.changes.confirm import Confirmed, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.matrix import Plan, save_plan
 from benchcore.planning.profiles import load_profile
@@ -28,10 +28,10 @@ from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state
 from benchcore.store.database import Engine
-from benchcore.store.events import list_events
+from benchcore.store.history.events import list_events
+from benchcore.store.history.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 from benchcore.store.reports.changes import list_changes
-from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
-from dashboards.site.news import describe_change
+from dashboards.site.campaign.news import describe_change
 
 NUM, SINCE = 30, 18
 

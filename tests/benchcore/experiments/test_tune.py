@@ -30,7 +30,7 @@ from benchcore.running.duels import is_measured, measure_duel, store_environment
 from benchcore.running.plans import load_campaign, save_campaign
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 

@@ -119,7 +119,7 @@ def _run_inside(snapshot: Path, code: str, *options: str) -> str:
 def test_only_whole_bytecode_stays_in_a_snapshot(tmp_path: Path) -> None:
     """Python itself would run what a crash left, or end with it: it checks the header only."""
     snapshot = take_snapshot(tmp_path)
-    store = "from benchcore.cell.bytecode import store_bytecode; store_bytecode('noop')"
+    store = "from benchcore.cell.processes.bytecode import store_bytecode; store_bytecode('noop')"
     _run_inside(snapshot, store)
     stored = {path: path.read_bytes() for path in snapshot.rglob("*.pyc")}
     compiled = {path.relative_to(snapshot).parts[1] for path in stored}

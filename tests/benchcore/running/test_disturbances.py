@@ -33,7 +33,7 @@ from benchcore.running.disturbances import (
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels, remove_duel
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from tasks import campaign_run, pipeline
 
 RUN = f"{1:016x}"

@@ -28,7 +28,7 @@ from benchcore.running.duel_process import (
     run_duel,
 )
 from benchcore.state import State
-from benchcore.store.documents import read_document
+from benchcore.store.incoming.documents import read_document
 
 
 def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> None:

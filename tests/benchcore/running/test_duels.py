@@ -21,9 +21,9 @@ from benchcore.running import duels, plans
 from benchcore.running.duel_process import result_path
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.documents import read_document
+from benchcore.store.incoming.ingest import ingest_spool
 
 
 def _resolve(request: Any, interpreters: Any, *, python: str | None = None) -> Release:

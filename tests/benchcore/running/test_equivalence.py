@@ -16,7 +16,7 @@ from benchcore.running import equivalence
 from benchcore.running.equivalence import ProofRequest, ProofSide, proof_subject, prove
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.proofs import list_proofs
+from benchcore.store.incoming.proofs import list_proofs
 
 pytestmark = pytest.mark.provisions
 Environments = Callable[[str], EnvironmentRecord]

@@ -25,7 +25,7 @@ from benchcore.running.retention import (
     remove,
 )
 from benchcore.state import State, open_state
-from benchcore.store import packs
+from benchcore.store.incoming import packs
 
 DAY_S = 86_400.0
 NAMES = ("oldest", "older", "newest")

@@ -33,8 +33,8 @@ from benchcore.running.shards import (
 )
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.earlier_nights import describe_kind, read_durations
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.earlier.nights import describe_kind, read_durations
+from benchcore.store.incoming.ingest import ingest_spool
 
 ROUNDS = (2, 3, 4)
 

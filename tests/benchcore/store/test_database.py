@@ -21,6 +21,7 @@ from stored_histories import FOUND, add_suspicion, store_history
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.state import State
+from benchcore.store.copies.parts import list_incomplete
 from benchcore.store.database import (
     Engine,
     _alembic_config,
@@ -30,11 +31,10 @@ from benchcore.store.database import (
     open_database,
     upgrade,
 )
-from benchcore.store.environment_locks import ingest_locks
-from benchcore.store.events import store_finding
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.history.events import store_finding
+from benchcore.store.incoming.environment_locks import ingest_locks
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import Base, FailedCheckRow, SuspicionRow
-from benchcore.store.parts import list_incomplete
 from benchcore.store.utc_datetime import UtcDateTime
 
 TABLES = {

@@ -13,7 +13,7 @@ from stored_histories import FOUND, MOVED, store_history
 
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.events import (
+from benchcore.store.history.events import (
     list_events,
     list_unsent,
     move_event,
@@ -21,12 +21,16 @@ from benchcore.store.events import (
     show_event,
     store_finding,
 )
+from benchcore.store.history.suspicions import (
+    choose_suspicions,
+    list_suspicions,
+    refresh_suspicions,
+)
 from benchcore.store.models import EventRow, SuspicionRow
 from benchcore.store.reports.changes import list_changes
-from benchcore.store.suspicions import choose_suspicions, list_suspicions, refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
-from dashboards.site.news import find_size
+from dashboards.site.campaign.news import find_size
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 NAMES = {"a": "jax", "b": "torch"}

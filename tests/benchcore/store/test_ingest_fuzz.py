@@ -15,7 +15,7 @@ from benchcore.store.database import Engine, begin_writing, open_database
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import equivalence_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import DuelRun
 
 VALUES = st.recursive(

@@ -21,7 +21,7 @@ from benchcore.store.duels import (
 )
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.ratios import judge_duel
 

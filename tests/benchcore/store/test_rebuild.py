@@ -21,12 +21,12 @@ from benchcore.running.plans import recall_plan
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign
-from benchcore.store.environment_locks import ingest_locks
-from benchcore.store.events import annotate_event, list_events, move_event, store_finding
-from benchcore.store.history_documents import load_history, save_history
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.history.events import annotate_event, list_events, move_event, store_finding
+from benchcore.store.history.history_documents import load_history, save_history
+from benchcore.store.history.suspicions import choose_suspicions, refresh_suspicions
+from benchcore.store.incoming.environment_locks import ingest_locks
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import Base
-from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from data_checks.check import check_campaign
 from data_checks.rebuild import rebuild_database
 

@@ -11,10 +11,10 @@ from sqlalchemy import Engine, event
 from stored_histories import open_history
 
 from benchcore.state import State
-from benchcore.store.conditions import read_conditions
 from benchcore.store.database import open_database
 from benchcore.store.frames.raw_times import read_raw_times
-from benchcore.store.ingest import insert_documents
+from benchcore.store.history.conditions import read_conditions
+from benchcore.store.incoming.ingest import insert_documents
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from unittest import mock
 import numpy as np
 
 from benchcore.cell.bound_program import DRAWN, BoundProgram
-from benchcore.cell.proof.drawing import DROPPED, follow_draws, join_losses, repeats
-from benchcore.cell.runtime import Runtime
+from benchcore.cell.proof.following.drawing import DROPPED, follow_draws, join_losses, repeats
+from benchcore.cell.runtimes.runtime import Runtime
 from benchcore.program import REFERENCE, Arrays, ByName, Program
 from benchcore.workloads.contract import import_spec
 
@@ -118,7 +118,7 @@ def _evidence(bound: BoundProgram, when: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def _make_runtime(framework: str) -> Runtime:
-    runtime = importlib.import_module(f"benchcore.cell.{framework}_runtime").make_runtime()
+    runtime = importlib.import_module(f"benchcore.cell.runtimes.{framework}_runtime").make_runtime()
     runtime.import_framework()
     return runtime
 

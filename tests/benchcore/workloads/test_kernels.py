@@ -38,13 +38,13 @@ for name in ("tiny_op_softmax", "tiny_op_rms_norm", "tiny_op_rms_norm_linear"):
         import jax
         from benchcore.cell.explain.jax_products import count_asked
         placed = tuple(map(jax.numpy.asarray, arrays.inputs.values()))
-        from benchcore.cell.proof.jax_watch import inspect_step
+        from benchcore.cell.proof.watching.jax_watch import inspect_step
         flops = count_asked(jax, lambda: kernel(*placed)).flops
         seen = inspect_step(jax, lambda: kernel(*placed)).chosen
     else:
         from benchcore.cell.explain.torch_products import count_asked
         placed = tuple(map(torch.tensor, arrays.inputs.values()))
-        from benchcore.cell.proof.torch_watch import inspect_step
+        from benchcore.cell.proof.watching.torch_watch import inspect_step
         flops = count_asked(torch, lambda: kernel(*placed)).flops
         seen = inspect_step(torch, lambda: kernel(*placed)).chosen
     assert sum(flops.values()) == spec.flops(case), (name, flops)

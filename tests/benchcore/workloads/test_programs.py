@@ -20,7 +20,7 @@ import pytest
 from benchcore.cell.inspection import FAIR
 from benchcore.cell.loader.epochs import seen_tolerances
 from benchcore.cell.proof.float64_rule import ProofRule, SideEvidence, judge
-from benchcore.cell.proof.given import ALL
+from benchcore.cell.proof.steps.given import ALL
 from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
 from benchcore.verdict.duel.parity import MOST_UNLIKE_SIZES, PLAIN

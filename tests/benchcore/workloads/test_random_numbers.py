@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.proof.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State
 from benchcore.workloads.ops.random_numbers import (
     NORMAL,

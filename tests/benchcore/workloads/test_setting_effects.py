@@ -20,7 +20,7 @@ _RUN = """
 import json, sys
 import numpy as np
 from benchcore.cell.building import bind_program
-from benchcore.cell.runtime import load_runtime
+from benchcore.cell.runtimes.runtime import load_runtime
 from benchcore.workloads.contract import import_spec
 
 jobs = json.loads(sys.argv[1])
@@ -43,7 +43,7 @@ for job in jobs:
     seen, host_calls = [], {}
     if framework == "torch":
         import torch
-        from benchcore.cell.proof.torch_watch import watch_step
+        from benchcore.cell.proof.watching.torch_watch import watch_step
         steps = {"step": bound.step, "reads": lambda: torch.ones(1, requires_grad=True).item()}
         host_calls = {name: watch_step(torch, step)["host_calls"] for name, step in steps.items()}
         with torch.profiler.profile() as profile:
@@ -331,7 +331,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from benchcore.cell.runtime import load_runtime
+from benchcore.cell.runtimes.runtime import load_runtime
 
 runtime = load_runtime("jax")
 runtime.import_framework()

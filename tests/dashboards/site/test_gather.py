@@ -15,9 +15,9 @@ from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.metrics import METRICS
 from dashboards.frames import to_rows
-from dashboards.site.duels import list_duels
+from dashboards.site.campaign.duels import list_duels
+from dashboards.site.campaign.tonight import describe_campaign
 from dashboards.site.gather import Campaign, read_campaigns
-from dashboards.site.tonight import describe_campaign
 
 
 @pytest.fixture(scope="module")

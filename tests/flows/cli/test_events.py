@@ -19,8 +19,8 @@ from benchcore.experiments.rounds import check_looks
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
-from benchcore.store.events import store_finding
-from benchcore.store.suspicions import refresh_suspicions
+from benchcore.store.history.events import store_finding
+from benchcore.store.history.suspicions import refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
 from dashboards.publish import publish_campaign

@@ -23,7 +23,7 @@ from benchcore.planning.matrix import load_plan
 from benchcore.running import plans
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.physics import SENTINELS
 from flows.cli.main import app

@@ -16,7 +16,7 @@ from forked_contenders import FrameworkServers, fork_contenders
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.bottleneck import StepMeasurements, find_bottleneck
 from benchcore.verdict.duel.step_profile import profile_step

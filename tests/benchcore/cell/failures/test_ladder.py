@@ -152,7 +152,7 @@ import ctypes, os, sys
 LOG = {log!r}
 FLAGS = os.environ.get("XLA_FLAGS", "")
 AVOIDED = {flag!r} in FLAGS
-SHAKEN = "benchcore.cell.jax_runtime" in sys.modules
+SHAKEN = "benchcore.cell.runtimes.jax_runtime" in sys.modules
 PRECISION = None
 VALUE = 1.0 if SHAKEN and not AVOIDED else 2.0
 DUMP = FLAGS.partition("--xla_dump_to=")[2].partition(" ")[0]
@@ -201,11 +201,11 @@ def _prepare(folder: Path, shake: Shake) -> None:
     settings = {"log": str(folder / "launches"), **dataclasses.asdict(shake)}
     (snapshot / "benchcore" / "shaky.py").write_text(_SHAKY.format(**settings))
     cell = snapshot / "benchcore" / "cell"
-    runtime = (cell / "stdlib_runtime.py").read_text()
+    runtime = (cell / "runtimes" / "stdlib_runtime.py").read_text()
     assert 'if device != "cpu"' in runtime
     runtime = runtime.replace('if device != "cpu"', "if False")
     for name in ("jax", "stdlib"):
-        (cell / f"{name}_runtime.py").write_text(runtime)
+        (cell / "runtimes" / f"{name}_runtime.py").write_text(runtime)
     kernel_log = (cell / "failures" / "kernel_log.py").read_text()
     assert 'Path("/dev/kmsg")' in kernel_log
     kernel_log = kernel_log.replace("/dev/kmsg", str(folder / "kmsg"))

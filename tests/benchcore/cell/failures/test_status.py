@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.cell import process as process_module
 from benchcore.cell.failures.kernel_log import KernelLog, Xid
 from benchcore.cell.failures.oom_kills import OomKills
 from benchcore.cell.failures.status import Cause, ContenderFailedError, find_cause
-from benchcore.cell.process import start_contender
+from benchcore.cell.processes import process as process_module
+from benchcore.cell.processes.process import start_contender
 
 _BOARD = "00000000:3B:00.0"
 _FAULT = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python3, Ch 00000008, MMU Fault"
@@ -191,7 +191,7 @@ _IN_GROUP = """
 import os, sys
 from pathlib import Path
 from benchcore.cell.failures.status import ContenderFailedError
-from benchcore.cell.process import start_contender
+from benchcore.cell.processes.process import start_contender
 
 Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
 process = start_contender(sys.argv[2], {}, Path(sys.argv[3]))

@@ -27,7 +27,7 @@ from benchcore.store.database import open_database
 from benchcore.store.frames.duels import manifest_frame
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.frames.ratios import read_sides
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.verdict.duel.parity import compare_sides
 from benchcore.workloads.mobilenet_v3_small.spec import SPEC as MOBILENET
 from benchcore.workloads.resnet50.spec import SPEC as RESNET50
@@ -192,7 +192,7 @@ def test_a_side_with_another_seed_is_void(images: Dataset, state: State, snapsho
 def test_seeds_that_change_nothing_void_the_duel(
     images: Dataset, state: State, snapshot: Path
 ) -> None:
-    _break(snapshot, "cell/launch.py", '"seed": self.seed,', '"seed": self._order.seed,')
+    _break(snapshot, "cell/processes/launch.py", '"seed": self.seed,', '"seed": self._order.seed,')
     run_order(_order(images, target_accuracy=0.5, starts=2), state, snapshot)
     assert ("inputs of each seed", "2 seeds gave 1 different inputs") in _marks(state)
 

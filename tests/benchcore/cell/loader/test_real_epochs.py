@@ -23,7 +23,7 @@ from benchcore.protocol import ContenderOrder, DatasetOrder, DuelOrder, Environm
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import list_epochs
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.workloads.contract import TrainedGraphs, TrainedTexts
 

@@ -22,9 +22,9 @@ import pytest
 from duel_orders import add_workload, make_contender, make_order, run_order
 
 from benchcore.cell.conductor import Conductor
-from benchcore.cell.launch import Launcher
 from benchcore.cell.measure import resource_passes
 from benchcore.cell.measure.timing import LARGEST_GROUP, choose_group_size, run_steps
+from benchcore.cell.processes.launch import Launcher
 from benchcore.protocol import DuelOrder
 from benchcore.state import State
 
@@ -107,7 +107,7 @@ def test_the_clock_stops_when_the_device_is_done(
     state: State, snapshot: Path, guarded: bool
 ) -> None:
     if not guarded:
-        _break(snapshot, "stdlib_runtime.py", "output.result()", "pass")
+        _break(snapshot, "runtimes/stdlib_runtime.py", "output.result()", "pass")
     contender = _run(_order(), state, snapshot)
     assert contender["status"] == "ok"
     assert (_step_ms(contender) >= WORK_MS) is guarded

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[4]
 _COMPILE = """
 import os
 import torch
-from benchcore.cell.torch_runtime import make_runtime
+from benchcore.cell.runtimes.torch_runtime import make_runtime
 
 runtime, mode = make_runtime(), {mode!r}
 runtime.import_framework()

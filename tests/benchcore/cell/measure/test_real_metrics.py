@@ -14,7 +14,7 @@ from forked_contenders import FrameworkServers
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 
@@ -136,7 +136,7 @@ def run_code(
 
 _JAX = """
 import json, time
-from benchcore.cell.jax_runtime import make_runtime
+from benchcore.cell.runtimes.jax_runtime import make_runtime
 runtime = make_runtime()
 runtime.import_framework()
 runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={})
@@ -219,7 +219,7 @@ def test_torchs_recompilations_are_counted(run_code: Callable[[str, str], Any]) 
     """Another number of dimensions each time is another graph."""
     code = """
 import json, torch
-from benchcore.cell.torch_runtime import make_runtime
+from benchcore.cell.runtimes.torch_runtime import make_runtime
 runtime = make_runtime()
 runtime.import_framework()
 runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={})

@@ -37,7 +37,7 @@ def _capture_alone(runtime: Any, module: Any) -> Any:
             module.torch, "compile", lambda function, **_: real(function, backend="eager")
         )
     )
-    watch = importlib.import_module("benchcore.cell.proof.torch_watch")
+    watch = importlib.import_module("benchcore.cell.proof.watching.torch_watch")
     patched.enter_context(mock.patch.object(watch, "_list_compilers", list))
     return patched
 
@@ -149,7 +149,7 @@ JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
 
 
 def main(framework: str, out: str) -> None:
-    runtime = importlib.import_module(f"benchcore.cell.{framework}_runtime").make_runtime()
+    runtime = importlib.import_module(f"benchcore.cell.runtimes.{framework}_runtime").make_runtime()
     runtime.import_framework()
     read = {name: _read(framework, runtime, *job) for name, job in JOBS[framework].items()}
     Path(out).write_text(json.dumps(read), encoding="utf-8")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.proof.agreement import MOVED, compare_all, find_non_finite
-from benchcore.cell.proof.left_behind import share_moved
+from benchcore.cell.proof.steps.left_behind import share_moved
 
 LOGITS = np.linspace(-1.0, 1.0, 100, dtype=np.float32)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.cell.proof.switches import AS_SET
+from benchcore.cell.proof.watching.switches import AS_SET
 
 _OF_PYTHON = """
 import copy, functools, json, zlib
 import jax
-from benchcore.cell.proof.host_time import Watch, exceeds_host_time
+from benchcore.cell.proof.watching.host_time import Watch, exceeds_host_time
 
 placed, double = jax.device_put(1.0), jax.jit(lambda x: x + x)
 double(placed)
@@ -63,7 +63,7 @@ _OF_TORCH = """
 import json
 import torch
 from benchcore.cell.explain.torch_products import run_operator, watch_operators
-from benchcore.cell.proof.host_time import exceeds_host_time
+from benchcore.cell.proof.watching.host_time import exceeds_host_time
 
 placed, numbers = torch.ones(8, 8), list(range(20_000))
 
@@ -93,8 +93,9 @@ def test_a_call_of_torch_that_runs_no_operator_is_work_of_the_host(
 
 _TORCH_BESIDE = """
 import torch
-from benchcore.cell.proof.switches import describe_changes
-from benchcore.cell.proof.torch_watch import describe_hooks, describe_optimizers, list_switches
+from benchcore.cell.proof.watching.switches import describe_changes
+from benchcore.cell.proof.watching.torch_watch import describe_hooks, describe_optimizers
+from benchcore.cell.proof.watching.torch_watch import list_switches
 
 before = list_switches(torch)
 with torch.autograd.profiler.profile():
@@ -146,9 +147,9 @@ def test_what_torch_runs_beside_its_operations_is_a_switch(
 _JAX_BESIDE = """
 import tempfile
 import jax
-from benchcore.cell.jax_runtime import JaxRuntime
-from benchcore.cell.proof.jax_watch import is_profiling
-from benchcore.cell.proof.switches import describe_changes
+from benchcore.cell.runtimes.jax_runtime import JaxRuntime
+from benchcore.cell.proof.watching.jax_watch import is_profiling
+from benchcore.cell.proof.watching.switches import describe_changes
 
 runtime = JaxRuntime()
 runtime.import_framework()
@@ -185,7 +186,7 @@ def test_a_profiler_of_jax_and_how_it_compiles_are_switches(
 _GRAPHS = """
 from types import SimpleNamespace
 import torch
-from benchcore.cell.proof.torch_watch import describe_graph
+from benchcore.cell.proof.watching.torch_watch import describe_graph
 
 images, weight = torch.ones(2, 3), torch.nn.Parameter(torch.ones(3, 3))
 
@@ -230,7 +231,7 @@ _FLAX = """
 from types import SimpleNamespace
 import jax
 from flax import nnx
-from benchcore.cell.proof.jax_watch import watch_step
+from benchcore.cell.proof.watching.jax_watch import watch_step
 
 layer, images = nnx.Linear(3, 3, rngs=nnx.Rngs(0)), jax.numpy.ones((2, 3))
 double, enter = jax.jit(lambda x: x + x), nnx.jit(lambda layer, images: layer(images))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchcore.cell.proof.switches import AS_SET, describe_changes, list_process_switches
+from benchcore.cell.proof.watching.switches import AS_SET, describe_changes, list_process_switches
 
 
 def test_a_folder_that_a_side_sets_is_a_switch_and_a_compilers_own_is_none(

@@ -62,7 +62,7 @@ def snapshot(snapshot: Path) -> Path:
 
 
 def _round_operands(snapshot: Path, matmul: int, conv: int) -> None:
-    runtime = snapshot / "benchcore" / "cell" / "stdlib_runtime.py"
+    runtime = snapshot / "benchcore" / "cell" / "runtimes" / "stdlib_runtime.py"
     source = runtime.read_text()
     runtime.write_text(source + _ROUNDING.format(matmul=matmul, conv=conv))
 
@@ -165,7 +165,7 @@ def test_a_framework_that_computes_in_bf16_under_an_fp32_label_is_void(
     framework_environment: Callable[[str], EnvironmentRecord],
     framework: str,
 ) -> None:
-    runtime = forking_snapshot / "benchcore" / "cell" / f"{framework}_runtime.py"
+    runtime = forking_snapshot / "benchcore" / "cell" / "runtimes" / f"{framework}_runtime.py"
     after, cheat = _CHEATS[framework]
     source = runtime.read_text()
     assert after in source

@@ -17,7 +17,7 @@ from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.verdict.duel.parity import Parity, ParitySide, compare_sides
 from data_checks.check import check_campaign
 

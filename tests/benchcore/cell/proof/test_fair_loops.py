@@ -27,7 +27,7 @@ _WAYS = [
 _COUNT = """
 import importlib, json, sys
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.torch_runtime import make_runtime
+from benchcore.cell.runtimes.torch_runtime import make_runtime
 from benchcore.workloads.contract import import_spec
 
 found = []

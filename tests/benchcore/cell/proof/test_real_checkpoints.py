@@ -13,7 +13,7 @@ import pytest
 from duel_orders import make_contender, make_order
 from safetensors.numpy import save_file
 
-from benchcore.cell.launch import Launcher
+from benchcore.cell.processes.launch import Launcher
 from benchcore.errors import UserError
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.checkpoints import find_weights, take_checkpoint

@@ -13,7 +13,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.frames.contenders import contender_frame, run_frames
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import StartRun
 from benchcore.verdict.duel.ratios import Ratio
 from data_checks.check import check_campaign

@@ -17,7 +17,7 @@ from benchcore.store.frames.duels import equivalence_frame, failed_check_frame
 from benchcore.store.frames.profiles import profile_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.reading import Runs
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.metrics import METRICS
 from benchcore.store.records import FailedCheck
 from benchcore.store.reports.campaign import list_contenders, list_profiles

@@ -8,7 +8,7 @@ from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_profile, 
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.frames.profiles import bottleneck_frame, list_bottlenecks
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 
 
 def _store(state: State, engine: Engine, *documents: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import list_contenders, list_ratios
 
 

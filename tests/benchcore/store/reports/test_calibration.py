@@ -20,11 +20,11 @@ from benchcore.store.database import Engine
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.profiles import bottleneck_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.history.series import read_series
+from benchcore.store.history.suspicions import list_suspicions, refresh_suspicions
 from benchcore.store.reports import calibration
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.campaign import list_contenders, list_ratios
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, refresh_suspicions
 from benchcore.verdict.confirmation.error_rates import (
     FEWEST_RUNS,
     CalibrationOutcome,

@@ -13,7 +13,7 @@ from result_documents import CAMPAIGN, make_document, spool_document
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import list_device_ratios
 from benchcore.verdict.starts import judge_nodes
 from data_checks.check import check_campaign

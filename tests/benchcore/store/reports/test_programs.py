@@ -16,7 +16,7 @@ from result_documents import (
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import list_programs
 
 

@@ -9,7 +9,7 @@ import pytest
 from result_documents import JAX, make_document
 from stored_histories import store_history
 
-from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.alerting.alerts import describe_release
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.reports.release_trends import list_trends

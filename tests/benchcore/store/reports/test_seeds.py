@@ -10,9 +10,9 @@ from result_documents import make_document, spool_document
 
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.seeds import list_trainings
-from dashboards.seeds import SEED_COLUMNS, format_accuracy, format_time, list_seeds
+from dashboards.listings.seeds import SEED_COLUMNS, format_accuracy, format_time, list_seeds
 
 _DATASET = {
     "name": "pets",

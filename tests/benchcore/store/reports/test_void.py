@@ -23,7 +23,7 @@ from benchcore.protocol import DuelLimits
 from benchcore.running.disturbances import restore_better_documents, set_aside_void
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.void import explain_void, list_disturbed, list_void
 
 QUIET, BUSY = f"{1:016x}", f"{2:016x}"

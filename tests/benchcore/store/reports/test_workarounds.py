@@ -13,9 +13,9 @@ from benchcore.cell.failures.workarounds import WORKAROUNDS
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
-from dashboards.workarounds import describe_workarounds
+from dashboards.listings.workarounds import describe_workarounds
 
 _AVOIDED = dataclasses.replace(OLD_JAX, status="workaround")
 _LADDER = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchcore.cell.explain.products import NOTHING_COMPILED
-from benchcore.cell.proof.needless import TOO_LARGE
+from benchcore.cell.proof.following.needless import TOO_LARGE
 from benchcore.verdict.duel.products import CHECKS, SHARED, judge_products
 
 

@@ -10,7 +10,7 @@ from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.ingest import ingest_spool
+from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.ratios import find_slow_side
 from data_checks.check import check_campaign

@@ -1,0 +1,59 @@
+"""Takes steps after the timed ones. Each must change the state, unless the proven step does not
+change it either."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError, list_same, sample
+from benchcore.program import Program, State
+from benchcore.workloads.rotation import Rotation
+
+_FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
+"""Steps after the timed ones, and seconds for them."""
+
+
+class FurtherSteps:
+    """Takes further steps, and records those that left a group of the state unchanged."""
+
+    def __init__(
+        self, program: Program, rotation: Rotation[Any], synchronise: Callable[[object], object]
+    ) -> None:
+        self._program, self._rotation, self._synchronise = program, rotation, synchronise
+        self._unmoved: dict[str, tuple[State, Any]] = {}
+        """By group the state and the inputs of the first step that did not change it."""
+
+    def take(self, step: Callable[[], object]) -> State:
+        """Take 2 to 8 steps, until two seconds have passed. Returns the state after them."""
+        until, state = time.monotonic() + _WATCHING_S, self._program.state()
+        before = sample(state)
+        for number in range(_MOST):
+            if number >= _FEWEST and time.monotonic() >= until:
+                break
+            self._synchronise(step())
+            del state  # a large one, before the next is copied
+            state = self._program.state()
+            after = sample(state)
+            if still := set(list_same(before, after)) - self._unmoved.keys():
+                buffer = self._rotation.buffers[self._rotation.find_last()]
+                self._unmoved |= dict.fromkeys(still, (state, buffer))
+            before = after
+        return state
+
+    def check(self, groups: Iterable[str]) -> None:
+        """Raises StepUnlikeProofError if a step left one of these groups unchanged although the
+        same step changes it after a reset to the same parameters. A gradient may vanish for a
+        sample that the network has learnt. Counters outlive a reset, so several steps are tried."""
+        for group in self._unmoved.keys() & set(groups):
+            state, buffer = self._unmoved[group]
+            for _ in range(_MOST):
+                self._program.reset({**state["params"], **state.get("statistics", {})})
+                before = sample(self._program.state())
+                self._synchronise(self._program.step(buffer))
+                if group not in list_same(before, sample(self._program.state())):
+                    raise StepUnlikeProofError(
+                        f"a further step did not change its {group}, where the proven step changes "
+                        "them: the timed step does its work only sometimes"
+                    )

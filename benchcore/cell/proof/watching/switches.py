@@ -1,0 +1,228 @@
+"""Reads global switches of a process and of its framework: a program must not change any of
+them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import tracemalloc
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.proof.watching.host_work import is_own_code
+from benchcore.cell.proof.watching.own_code import CODE, list_own_code
+
+AS_SET = "as set"
+CONFIG = "config "
+"""How the names of a framework's own settings begin."""
+FOLDER = "folder "
+"""How the names of variables begin that hold a folder, such as that of a compiler's caches."""
+_LATER = (CONFIG, CODE, FOLDER)
+"""What does not count as a change if it did not exist before."""
+WORK = "work between steps"
+"""The name of what `works_meanwhile` finds."""
+Switches = Mapping[str, object]
+
+
+def list_process_switches() -> dict[str, object]:
+    """Switches of the interpreter and the operating system, the code that measures, and environment
+    variables. Compilers may set folders that nobody has set."""
+    variables = {
+        f"variable {name}": value
+        for name, value in os.environ.items()
+        if not name.startswith("_") and not name.endswith(_OF_FOLDERS)
+    }
+    return {
+        "garbage collection": (gc.isenabled(), gc.get_threshold(), _list_own(gc.callbacks)),
+        "memory set aside": (gc.get_freeze_count(), gc.get_debug()),
+        "signals": _list_own(map(signal.getsignal, signal.valid_signals())),
+        "timers": [signal.getitimer(each) != (0.0, 0.0) for each in _TIMERS],
+        "threads": _list_own_threads(),
+        "tiny numbers": keeps_tiny(),
+        "switch interval": sys.getswitchinterval(),
+        "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
+        "audit hooks": list(_audit_hooks),
+        "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
+        "process": _list_process_settings(),
+        **variables,
+        **list_folders(),
+        **list_own_code(),
+    }
+
+
+def list_folders() -> dict[str, object]:
+    """The environment variables that hold a folder."""
+    found = os.environ.items()
+    return {f"{FOLDER}{name}": value for name, value in found if name.endswith(_OF_FOLDERS)}
+
+
+def keeps_tiny() -> bool:
+    """Whether this thread keeps subnormal numbers instead of flushing them to zero."""
+    return _SMALLEST / 2 > 0
+
+
+_OF_FOLDERS = "_DIR"
+_SMALLEST = sys.float_info.min
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+
+def _list_own(functions: Iterable[Any]) -> list[str]:
+    """Names of the functions that belong to no library, such as callbacks of the garbage
+    collector."""
+    codes = (getattr(each, "__code__", None) for each in functions)
+    return [each.co_name for each in codes if each is not None and is_own_code(each)]
+
+
+def _list_watchers() -> list[object]:
+    """What the interpreter calls or records besides the running code."""
+    monitoring = getattr(sys, "monitoring", None)
+    tools = [monitoring.get_tool(each) for each in range(_NUM_TOOLS)] if monitoring else []
+    return [tracemalloc.is_tracing(), *(each for each in tools if each)]
+
+
+_audit_hooks: list[str] = []
+
+
+def watch_audit_hooks() -> None:
+    """Record from now on who adds an audit hook. A hook is called whenever somebody looks at a
+    program, it can't be removed, and nothing else shows it."""
+    add = sys.addaudithook
+
+    def note(hook: Any) -> None:
+        _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
+        add(hook)
+
+    sys.addaudithook = note
+
+
+def works_meanwhile() -> bool:
+    """Whether this process, or one that it started, uses CPU time in each of several pauses of this
+    thread. The device's queue must be empty."""
+    started = _list_started()
+    for _ in range(_WAITS):
+        time.sleep(_PAUSE_S)
+        began, used = time.perf_counter(), _read_used_s(started)
+        time.sleep(_WAIT_S)
+        if _read_used_s(started) - used < _LEAST_SHARE * (time.perf_counter() - began):
+            return False
+    return True
+
+
+def _list_started() -> list[Path]:
+    """The other processes of this process's group, if it leads one, as a contender does. They
+    freeze and thaw with it, so they slow down its own side only."""
+    if os.getpgrp() != os.getpid() or sys.platform != "linux":
+        return []
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if int(each.name) != os.getpid() and os.getpgid(int(each.name)) == os.getpgrp():
+                found.append(each)
+    return found
+
+
+def _read_used_s(others: Iterable[Path]) -> float:
+    """CPU time of this process and of `others`."""
+    used_s = time.process_time()
+    for each in others:
+        for task in each.glob("task/*/schedstat"):
+            with suppress(OSError, ValueError, IndexError):
+                used_s += int(task.read_text().split()[0]) / 1e9
+    return used_s
+
+
+_WAITS, _PAUSE_S, _WAIT_S, _LEAST_SHARE = 3, 0.005, 0.02, 0.1
+_NUM_TOOLS = 6
+_TASKS = Path("/proc/self/task")
+_SETTINGS = ("NoNewPrivs:", "Seccomp", "Speculation", "THP_enabled:")
+"""Lines of Linux's status of a process that are settings."""
+
+
+_OF_DRIVERS = ("NCCL", "cuda")
+"""How the names of threads begin that a GPU's libraries start, and place on CPUs near it."""
+
+
+def _list_priorities() -> list[tuple[object, ...]]:
+    """Priority, scheduler and CPUs of each thread, without repetitions."""
+    found: set[tuple[object, ...]] = set()
+    for task in _TASKS.iterdir():
+        each = int(task.name)
+        with suppress(OSError):  # it has ended
+            if (task / "comm").read_text(errors="replace").startswith(_OF_DRIVERS):
+                continue
+            cpus = tuple(sorted(os.sched_getaffinity(each)))
+            nice = os.getpriority(os.PRIO_PROCESS, each)
+            found.add((nice, os.sched_getscheduler(each), cpus))
+    return sorted(found)
+
+
+def _list_process_settings() -> list[str]:
+    """Settings that Linux shows for each thread, without repetitions."""
+    found: set[str] = set()
+    for each in _TASKS.glob("*/status"):
+        with suppress(OSError):
+            lines = each.read_text(encoding="utf-8", errors="replace").splitlines()
+            found.update(line for line in lines if line.startswith(_SETTINGS))
+    return sorted(found)
+
+
+def _list_own_threads() -> list[str]:
+    """For each other thread that runs own code, the outermost function of that code."""
+    own = threading.get_ident()
+    found = []
+    for thread, frame in sys._current_frames().items():
+        codes = [each.f_code for each, _ in traceback.walk_stack(frame)]
+        inner = [each.co_name for each in codes if is_own_code(each)]
+        found += inner[-1:] if thread != own else []
+    return sorted(found)
+
+
+def describe_changes(before: Switches, now: Switches) -> str:
+    """The switches that differ, or `AS_SET`.
+
+    A setting that did not exist before is no change: a framework declares some when it first
+    compiles.
+    """
+    unlike = [
+        name
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and (name in before or not name.startswith(_LATER))
+    ]
+    return "; ".join(f"{name} {now.get(name)!r}" for name in unlike) or AS_SET
+
+
+class SwitchLog:
+    """Compares switches at several moments with their first values. `read` lists them."""
+
+    def __init__(self, read: Callable[[], Switches]) -> None:
+        self._reads = [read]
+        self._found: set[str] = set()
+        self.restart()
+
+    def restart(self) -> None:
+        """Take the present values as the first ones."""
+        self._before = self._read()
+
+    def add(self, read: Callable[[], Switches]) -> None:
+        """Compare these switches, too, with their present values."""
+        self._reads.append(read)
+        self._before.update(read())
+
+    def compare(self) -> None:
+        """Record what differs now."""
+        self._found.add(describe_changes(self._before, self._read()))
+
+    def describe(self) -> str:
+        """What differs now or differed earlier, or `AS_SET`."""
+        self.compare()
+        return "; ".join(sorted(self._found - {AS_SET})) or AS_SET
+
+    def _read(self) -> dict[str, object]:
+        return {name: each for read in self._reads for name, each in read().items()}
