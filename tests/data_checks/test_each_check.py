@@ -240,6 +240,7 @@ ALONE: dict[str, _Spoil] = {
     "blocks long enough for the clock": lambda d: start(d).update(clock_resolution_ns=11_000),
     "no wait within a step": lambda d: profile(d).update(host_syncs=20),
     "inputs on the device": lambda d: profile(d).update(host_copies=10, copied_bytes=40_000),
+    "graphs as reported": lambda d: profile(d).update(graph_launches=10),
     "no module in a compiled step": lambda d: profile(d).update(module_calls=31),
     "inference keeps no graph": lambda d: (
         d["duel"].update(use_case="infer"),
@@ -273,8 +274,9 @@ def add(table: str, *added: Document) -> _SpoilFrames:
     return spoil
 
 
-def count(**changes: object) -> _SpoilFrames:
-    """The step of JAX's side does other work than torch's, which does that of its case."""
+def count(kind: str = "cpu", **changes: object) -> _SpoilFrames:
+    """The step of JAX's side, on a device of this `kind`, does other work than torch's, which does
+    that of its case."""
     right: Document = {
         "flops": {"float32": 1000},
         "compiled_dtypes": ["float32"],
@@ -288,6 +290,7 @@ def count(**changes: object) -> _SpoilFrames:
         for index, products in ((jax, {**right, **changes}), (torch, right)):
             rows.at[index, "products"] = products
             rows.at[index, "method"], rows.at[index, "precision"] = 2, "fp32_ieee"
+            rows.at[index, "device"] = {**rows.at[index, "device"], "kind": kind}
         return replace(frames, products=rows)
 
     return spoil
@@ -317,6 +320,7 @@ ALONE_IN_ROWS: dict[str, _SpoilFrames] = {
     "compiled in the case's precision": count(compiled_dtypes=["bfloat16"]),
     "compiled without leaving work out": count(compiled_share=0.5),
     "products counted": count(flops=None, missing={"flops": "E: no"}),
+    "compiled work counted": count("gpu", compiled_share=None),
     "no needless work": count(needless={**_NEEDED, "elements": 0.5, "names": ["tanh"]}),
     "no operation that its step does not need": count(needless={**_NEEDED, "unusual": ["sort"]}),
     "proven equal": prove(passed=False, reason="not the same function"),

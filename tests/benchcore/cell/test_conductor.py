@@ -407,7 +407,7 @@ def test_the_order_survives_json() -> None:
 
     order = make_order(make_contender("a"), make_contender("b"))
     assert decode_order(json.loads(json.dumps(encode(order)))) == order
-    with pytest.raises(ValueError, match="unknown \\['extra'\\]"):
+    with pytest.raises(ValueError, match="unknown extra; write it again"):
         decode_order({**encode(order), "extra": 1})
     with pytest.raises(ValueError, match="schema 1, got 2"):
         decode_order({**encode(order), "schema": 2})

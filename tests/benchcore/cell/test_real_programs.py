@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 _PROFILE = """
 import json, pathlib, sys, tempfile
 import numpy as np
-from benchcore.cell.{framework}_runtime import make_runtime
+from benchcore.cell.runtimes.{framework}_runtime import make_runtime
 from types import SimpleNamespace
 runtime = make_runtime()
 runtime.import_framework()

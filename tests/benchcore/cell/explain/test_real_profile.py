@@ -29,7 +29,7 @@ Profiles = dict[str, Any]
 _PROFILE = """
 import json, pathlib, tempfile
 import numpy as np
-from benchcore.cell.{framework}_runtime import make_runtime
+from benchcore.cell.runtimes.{framework}_runtime import make_runtime
 from types import SimpleNamespace
 runtime = make_runtime()
 runtime.import_framework()
