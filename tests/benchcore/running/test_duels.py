@@ -229,7 +229,8 @@ def test_a_duel_stores_the_bytecode_of_what_contenders_load(
     """Its conductor loads neither; and a contender, which does, may not write there."""
     monkeypatch.setattr(duels, "provision", lambda *_, **__: BARE)
     duels.measure_duel(plan, plan.duels[0], state)
-    for module in ("cell/proof/watching/torch_watch", f"workloads/{plan.duels[0].workload}/in_stdlib"):
+    workload = plan.duels[0].workload
+    for module in ("cell/proof/watching/torch_watch", f"workloads/{workload}/in_stdlib"):
         path = state.snapshots / hash_inside() / f"benchcore/{module}.py"
         stored = path.parent.glob(f"__pycache__/{path.stem}.*.pyc")
         assert path.exists() and len(list(stored)) == 1
