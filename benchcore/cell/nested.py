@@ -34,6 +34,14 @@ def _list_leaves(nested: object) -> Iterator[Any]:
         yield from _list_leaves(each)
 
 
+def find_part(array: Any) -> Any:
+    """What one device of this process holds of an array that devices may share."""
+    if hasattr(array, "to_local"):
+        return array.to_local()
+    shards = getattr(array, "addressable_shards", None)
+    return array if shards is None else shards[0].data
+
+
 def copy_to_host(array: Any) -> np.ndarray:
     """A copy of a framework's array in numpy; float32 at least, as numpy has no bfloat16."""
     import numpy as np

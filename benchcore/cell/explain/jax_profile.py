@@ -53,13 +53,15 @@ def profile_jax(
     events = read_trace(file)
     hlo = HloText("" if compiled is None else compiled.as_text() or "")
     copies = [each for each in in_window(events) if each.name in _TRANSFERS]
+    streams = _list_streams(events)
+    kernels = streams or [each for each in events if "hlo_op" in each.args]  # on a CPU
     return {
         "wall_ns": wall_ns,
-        **summarise_kernels(_kernels(events), lambda event: hlo.describe(event.name)),
+        **summarise_kernels(kernels, lambda event: hlo.describe(event.name)),
         "host_syncs": waits.count,
         "host_copies": len(outermost(copies)),
         "copied_bytes": None if copies else 0,
-        "graph_launches": count_graph_launches(events) if _list_streams(events) else None,
+        "graph_launches": count_graph_launches(events) if streams else None,
         "program": None if compiled is None else hlo.statistics(_bytes_accessed(compiled)),
         "missing": {},
     }
@@ -88,11 +90,6 @@ def size_first_copy(jax: Any, step: Callable[[], object]) -> int | None:
             return math.prod(sides) * max(1, int(bits[1]) // 8 if bits else 1)
         return None
     return 0
-
-
-def _kernels(events: Sequence[Event]) -> list[Event]:
-    """On a GPU what ran on its streams; on a CPU XLA's operations, on any thread."""
-    return _list_streams(events) or [each for each in events if "hlo_op" in each.args]
 
 
 def _list_streams(events: Sequence[Event]) -> list[Event]:

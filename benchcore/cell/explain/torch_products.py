@@ -17,6 +17,7 @@ from benchcore.cell.explain.products import (
     join_dtypes,
     split,
 )
+from benchcore.cell.nested import find_part
 
 _COUNTING_S, _FEWEST_COUNTED = 2.0, 2
 
@@ -124,7 +125,7 @@ def _list_products(
         tensors = [each for each in args if isinstance(each, torch.Tensor)]
         operands = tensors[1:] if name.startswith(_BIASED) else tensors
         out = func(*args, **kwargs)
-        shapes = [tuple(_part_here(each).shape) for each in operands]
+        shapes = [tuple(find_part(each).shape) for each in operands]
         dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
         is_thin = formula is _matrices and _has_vector(*shapes[:2])
         parts.extend(
@@ -140,11 +141,6 @@ def _list_products(
             step()
         counted += 1
     return parts, counted
-
-
-def _part_here(tensor: Any) -> Any:
-    """The part of a shared tensor that this process computes with."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 _BIASED = ("addm", "baddbmm", "_addmm")

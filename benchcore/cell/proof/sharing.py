@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchcore.cell.nested import list_arrays
+from benchcore.cell.nested import find_part, list_arrays
 from benchcore.program import ByName
 
 
@@ -18,9 +18,9 @@ def describe_sharing(held: Mapping[str, Any], inputs: ByName, devices: int) -> d
     of the setting where it is one of these, and `state_held`, the bytes of floats that one device
     keeps from step to step. `inputs` are the whole ones, on the host."""
     state = [each for each in list_arrays(held.get("state", ())) if "float" in str(each.dtype)]
-    own = sum(math.prod(_find_part(each).shape) for each in list_arrays(held.get("inputs", ())))
+    own = sum(math.prod(find_part(each).shape) for each in list_arrays(held.get("inputs", ())))
     share = own / max(1, sum(each.size for each in inputs.values()))
-    num_bytes = sum(int(_find_part(each).nbytes) for each in state)
+    num_bytes = sum(int(find_part(each).nbytes) for each in state)
     return {
         "strategy": _name_strategy(state, share, devices),
         "state_held": f"{num_bytes} bytes",
@@ -47,11 +47,3 @@ def _is_shared(array: Any) -> bool:
     if hasattr(array, "placements"):
         return any(each.is_shard() for each in array.placements)
     return not getattr(array, "is_fully_replicated", True)
-
-
-def _find_part(array: Any) -> Any:
-    """What one device of this process holds of it."""
-    if hasattr(array, "to_local"):
-        return array.to_local()
-    shards = getattr(array, "addressable_shards", None)
-    return array if shards is None else shards[0].data

@@ -18,6 +18,7 @@ from benchcore.cell.measure import torch_compilation
 from benchcore.cell.measure.gpu_libraries import read_pci_address, read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
+from benchcore.cell.nested import find_part
 from benchcore.cell.proof import attention
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.following import torch_drawing, torch_needless
@@ -213,10 +214,7 @@ class TorchRuntime:
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
         """Read the collectives that this process took part in, and its parts of the tensors."""
         exchanged = count_in_torch(self._torch, program.step, self._place.size)
-        parts = [
-            each.to_local() if hasattr(each, "to_local") else each
-            for each in program.held().get("state", ())
-        ]
+        parts = [find_part(each) for each in program.held().get("state", ())]
         here = sum(each.numel() * each.element_size() for each in parts)
         return {"communicated_bytes": exchanged, "state_bytes_per_device": here or None}
 
