@@ -10,7 +10,6 @@ from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.agreement import MOVED
-from benchcore.cell.proof.long_block import LongBlock
 from benchcore.cell.proof.sharing import describe_sharing
 from benchcore.cell.proof.steps import freshness, left_behind, same_work
 from benchcore.cell.proof.steps.further_steps import FurtherSteps
@@ -22,6 +21,7 @@ from benchcore.cell.proof.steps.given import (
     describe_uncomputed,
 )
 from benchcore.cell.proof.steps.placing import describe_inputs
+from benchcore.cell.proof.training_blocks import RunSteps, TrainingBlocks
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 ListWork = Callable[[Step], list[str]]
-RunSteps = Callable[[int, Step], object]
-"""Runs so many steps as a block does."""
 _FEWEST_SETTLED = 3
 DRAWN = "random_numbers"
 """The manifest's reading of how many a step draws."""
@@ -252,32 +250,26 @@ class BoundProgram:
             self._compare(found, program.read(program.step(buffers[-1])), "on unseen inputs")
         self.check_training(run_steps, random=False)
 
+    def _blocks(self) -> TrainingBlocks:
+        return TrainingBlocks(
+            program=self.program,
+            start=self._start.params,
+            make_step=self._step_from_start,
+            num_proof_steps=self._num_proof_steps,
+        )
+
     def check_training(self, run_steps: RunSteps, *, random: bool) -> None:
-        """The part of `check_block` for steps that change a state. `random` is for steps that draw
-        no random numbers anyway. Raises StepUnlikeProofError."""
-        program, start = self.program, self._start
+        """`TrainingBlocks.check_proven` for steps that change a state; nothing for others."""
         if self._at_start:
-            program.use_random(random)
-            program.reset(start.params)
-            run_steps(self._num_proof_steps, self._step_from_start())
-            came = left_behind.sample(program.state())
-            program.use_random(True)
-            program.reset(start.params)
-            left_behind.check_end(left_behind.sample({"params": start.params}), came, self._at_end)
+            self._blocks().check_proven(run_steps, self._at_end, random=random)
 
     def check_long_block(
         self, run_steps: RunSteps, synchronise: Synchronise, most: int, *, random: bool
     ) -> int | None:
-        """`check_training` for up to `most` steps, beside single ones, as `LongBlock.check`."""
+        """`TrainingBlocks.check_long` for steps that change a state; None for others."""
         if not self._at_start:
             return None
-        return LongBlock(
-            program=self.program,
-            start=self._start.params,
-            make_step=self._step_from_start,
-            synchronise=synchronise,
-            fewest=self._num_proof_steps,
-        ).check(run_steps, most, random=random)
+        return self._blocks().check_long(run_steps, synchronise, most, random=random)
 
     def check_learning(self, learn: Callable[[], object], synchronise: Synchronise) -> None:
         """Training on the first batch of a data set as an epoch does, by `learn`, which returns the

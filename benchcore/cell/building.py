@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import zipfile
@@ -11,7 +12,7 @@ from typing import Any
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.agreement import KNOWN, LARGE, SMALL
 from benchcore.program import Arrays, Program, read_arrays
-from benchcore.workloads.contract import Spec, import_spec
+from benchcore.workloads.contract import Spec, import_spec, size_case
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 _OTHER_SEED = 1_000_003
@@ -21,6 +22,15 @@ _LARGE = 4
 
 class WeightsUnusableError(Exception):
     """The converted weights are missing, broken, or for another network: no contender's fault."""
+
+
+def find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
+    """The case of the order, with its dataset's batch and side and its own precision, if given."""
+    case, dataset = spec.cases[order["case"]], order["dataset"]
+    if dataset is not None:
+        case = size_case(case, dataset["batch"], dataset["side"])
+    other = order.get("precision")
+    return case if other is None else dataclasses.replace(case, precision=other)
 
 
 def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:

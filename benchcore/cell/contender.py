@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, digest, make_start, put_weights
+from benchcore.cell.building import bind_program, digest, find_case, make_start, put_weights
 from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
@@ -26,7 +25,7 @@ from benchcore.cell.proof.watching.switches import (
 )
 from benchcore.cell.runtimes.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
-from benchcore.workloads.contract import Spec, import_spec, size_case
+from benchcore.workloads.contract import import_spec
 
 if TYPE_CHECKING:  # imported where an order needs it, before its program could change it
     from benchcore.cell.loader.epochs import Trainer
@@ -100,7 +99,7 @@ class ContenderServer:
             self._initialise(order["precision"])
             self._channel.send({"prepared": {"canary": self._canary}})
         else:
-            self._prepare_program(_find_case(self._spec, order))
+            self._prepare_program(find_case(self._spec, order))
 
     def _initialise(self, precision: str, devices: int = 1) -> None:
         """Initialise the devices in a precision, and check the first one with the canary."""
@@ -287,7 +286,7 @@ class ContenderServer:
         """
         self._stage = "evidence"
         runtime, when = self.runtime, message["when"]
-        case = _find_case(self._spec, self._order)
+        case = find_case(self._spec, self._order)
         if when in UNUSUAL and (
             case.precision != "fp32_ieee" or self._order["framework"] == "stdlib"
         ):
@@ -391,12 +390,3 @@ def _since(
     return {
         key: None if value is None else value - (before[key] or 0) for key, value in now.items()
     }
-
-
-def _find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
-    """The case of the order, with its dataset's batch and side and its own precision, if given."""
-    case, dataset = spec.cases[order["case"]], order["dataset"]
-    if dataset is not None:
-        case = size_case(case, dataset["batch"], dataset["side"])
-    other = order.get("precision")
-    return case if other is None else dataclasses.replace(case, precision=other)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.proof.long_block import MOST_STEPS
 from benchcore.cell.proof.manifest import _count_input_buffers
 from benchcore.cell.proof.steps import left_behind
 from benchcore.cell.proof.steps.freshness import choose_number
 from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
+from benchcore.cell.proof.training_blocks import MOST_STEPS
 from benchcore.program import Arrays, Program, Steps
 from benchcore.workloads.contract import Spec
 

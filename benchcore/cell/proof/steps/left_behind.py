@@ -4,7 +4,7 @@ still do."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchcore.program import ByName, State
@@ -118,9 +118,7 @@ def check_loss(loss: float, proven: float, precision: str) -> None:
 def check_end(start: State, came: State, proven: State) -> None:
     """Raises StepUnlikeProofError if the steps did not lead to the proof's final state. A third of
     the distance is allowed, as rounding at kinks adds up."""
-    names = start["params"].keys() & came.get("params", {}).keys()
-    ordered = {name: start["params"][name] for name in sorted(names)}
-    was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, proven))
+    was, here, there = _join_params(start, came, proven)
     if not _norm(here - there) <= _norm(there - was) / 3:
         raise StepUnlikeProofError(
             "a block of steps from the known start did not lead to the state after the proof's "
@@ -132,16 +130,20 @@ def check_travel(start: State, came: State, single: State, number: int) -> None:
     """Raises StepUnlikeProofError where a block of so many steps led to another state than single
     ones: further away than a third of the way, and not as far from the start either, as where
     rounding decides the way."""
-    names = start["params"].keys() & came.get("params", {}).keys()
-    start = {"params": sample(start)["params"]}
-    ordered = {name: start["params"][name] for name in sorted(names)}
-    was, here, there = (_join(each.get("params", {}), ordered) for each in (start, came, single))
+    was, here, there = _join_params(start, came, single)
     missed, block, travel = _norm(here - there), _norm(here - was), _norm(there - was)
     if not (missed <= travel / 3 or abs(block - travel) <= _TRAVEL_OFF * travel):
         raise StepUnlikeProofError(
             f"a block of {number} steps moved its params by {block:.2g}, where as many single "
             f"steps move them by {travel:.2g}: the timed step does its work only sometimes"
         )
+
+
+def _join_params(start: State, came: State, wanted: State) -> Iterator[np.ndarray]:
+    """The parameters of each in one array: those that the start and what came both have."""
+    names = start["params"].keys() & came.get("params", {}).keys()
+    ordered = {name: start["params"][name] for name in sorted(names)}
+    return (_join(each.get("params", {}), ordered) for each in (start, came, wanted))
 
 
 def check_changes(timed: Sequence[ByName], proven: Sequence[ByName]) -> None:
