@@ -297,7 +297,7 @@ def count(kind: str = "cpu", **changes: object) -> _SpoilFrames:
 
 
 def prove(**changes: object) -> _SpoilFrames:
-    """The pair has a proof, of which this is wrong."""
+    """The pair has a proof with these wrong values."""
     sides = {"a": "jax-0.9", "b": "torch-2.10", "quantity": "logits"}
     errors = {f"{of}_error": 1e-7 for of in ("reference", "a", "b")}
     bounds = {f"{of}_bound": 1e-6 for of in ("reference", "a", "b")}

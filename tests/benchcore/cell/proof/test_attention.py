@@ -23,7 +23,7 @@ def test_cudnns_attention_is_known_by_its_primitives(primitives: list[str], read
 
 
 class _Torch:
-    """torch's switches of kernels, some of which were on when it was imported."""
+    """torch's switches of kernels. Some were on when it was imported."""
 
     def __init__(self, *on: str) -> None:
         names = ("flash_sdp", "math_sdp", "mem_efficient_sdp", "cudnn_sdp")

@@ -187,32 +187,14 @@ def test_the_commands_of_a_withdrawn_release_name_the_older_version_first() -> N
 def test_the_alert_names_the_conditions_that_changed() -> None:
     changed = ConditionChange(name="driver", old="570.1", new="580.2")
     suspicion = replace(_suspicion(("1", "1"), ("2", "2")), conditions=(changed,))
-    finding = Finding(
-        num_starts=5,
-        change=SAME,
-        a=None,
-        b=None,
-        control=SAME,
-        level=0.0,
-        verdict="confirmed",
-        culprit="infrastructure",
-    )
+    finding = _decide("infrastructure", SAME, a=None, b=None)
     written = describe_shift(suspicion, finding)
     assert written.endswith("Device: AMD EPYC. Conditions that changed: driver 570.1 to 580.2.")
 
 
 def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
     suspicion = _suspicion(("0.12.0", "0.12.0"), ("2.15.0", "2.15.0"))
-    finding = Finding(
-        num_starts=5,
-        change=SLOWER,
-        a=None,
-        b=SLOWER,
-        control=SAME,
-        level=0.0,
-        verdict="confirmed",
-        culprit="b",
-    )
+    finding = _decide("b", a=None, b=SLOWER)
     written = describe_shift(suspicion, finding)
     assert ": PyTorch 2.15.0 is 5 % slower than in its old environment." in written
     b_new = dataclasses.replace(suspicion.b_new, settings={"compile": "default"})
