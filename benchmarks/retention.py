@@ -80,7 +80,7 @@ def live(
                 "total_mb": round(sum(sizes.values()) / 1e6, 2),
                 "mb": {name: round(size / 1e6, 2) for name, size in sizes.items()},
                 "seconds": {
-                    name: round(statistics.median(each[name] for each in taken), 3)
+                    name: round(statistics.median(each[name] for each in taken), 6)
                     for name in taken[0]
                 },
             }

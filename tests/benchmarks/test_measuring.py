@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -224,11 +225,15 @@ def test_the_smallest_shift_is_found_with_every_larger_one() -> None:
 
 
 def test_a_short_duel_times_both_sides(tmp_path: Path) -> None:
+    """The median of three duels, as tests beside them disturb one start's sides unequally."""
     duels = ShortDuels(open_state(tmp_path), "trial")
-    document = duels.play(0, shift=1.0, starts=1, max_starts=1, budget_s=1.0, passes=False)
-    a, b = document["contenders"]
-    assert (a["status"], b["status"]) == ("ok", "ok"), (a["failure"], b["failure"])
-    assert 0.5 < measured_shift([as_if_undisturbed(document)]) < 1.2
+    measured = list[float]()
+    for number in range(3):
+        document = duels.play(number, shift=1.0, starts=1, max_starts=1, budget_s=1.0, passes=False)
+        a, b = document["contenders"]
+        assert (a["status"], b["status"]) == ("ok", "ok"), (a["failure"], b["failure"])
+        measured.append(measured_shift([as_if_undisturbed(document)]))
+    assert 0.5 < statistics.median(measured) < 1.2, measured
 
 
 def test_parallel_duels_have_one_cpu_each_and_keep_their_order() -> None:
