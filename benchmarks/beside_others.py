@@ -99,7 +99,8 @@ def main() -> None:
                 failed[f"{tool}, {function}"] = str(error)
                 del tools[function][tool]
         found = {**_describe_machine(), "failed": failed, "rows": summarise(rows)}
-        store_results("beside_others", {**found, "decisions": rows})
+        name = "-".join(filter(None, ("beside_others", options.only)))
+        store_results(name, {**found, "decisions": rows})
     print(show(summarise(rows)))
     sys.exit(bool(failed))
 
