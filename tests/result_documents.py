@@ -46,6 +46,7 @@ class Racer:
 
 
 JAX = Racer(name="jax-0.9", framework="jax", version="0.9.0", arm="jax-jit")
+NEW_JAX = Racer(name="jax-0.9.1", framework="jax", version="0.9.1", arm="jax-jit")
 OLD_JAX = Racer(name="jax-0.8", framework="jax", version="0.8.2", arm="jax-jit", role="previous")
 TORCH = Racer(name="torch-2.10", framework="torch", version="2.10.0", arm="torch-compile")
 OLD_TORCH = Racer(

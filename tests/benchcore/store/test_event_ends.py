@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from result_documents import JAX, TORCH, Racer, make_history
+from result_documents import JAX, NEW_JAX, TORCH, Racer, make_history
 from sqlalchemy.orm import Session
-from stored_histories import FOUND, MOVED, store_history
+from stored_histories import MOVED, NAMES, make_finding, store_history
 
 from benchcore.state import State
 from benchcore.store.database import Engine
@@ -28,16 +28,8 @@ from benchcore.store.history.suspicions import (
 )
 from benchcore.store.models import EventRow, SuspicionRow
 from benchcore.store.reports.changes import list_changes
-from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from dashboards.site.campaign.news import find_size
-
-NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
-NAMES = {"a": "jax", "b": "torch"}
-
-
-def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
-    return replace(FOUND, verdict=verdict, culprit=culprit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +51,7 @@ def test_an_event_whose_change_is_gone_closes_itself(
     documents[11:] = make_history(logs.tolist(), [later, TORCH])[11:]
     store_history(engine, state, documents[:11])
     refresh_suspicions(engine)
-    store_finding(engine, 1, _found(culprit=culprit), names=NAMES)
+    store_finding(engine, 1, make_finding(culprit=culprit), names=NAMES)
     store_history(engine, state, documents)
     refresh_suspicions(engine)
     (event,) = list_events(engine)
@@ -82,7 +74,7 @@ def recovered(state: State, engine: Engine) -> Engine:
     refresh_suspicions(engine)
     details = {"cause": "JAX 0.9.1 against 0.9.0", "size": 0.06, "again": "deadheat compare"}
     alert = {"text": "JAX is slower.", "details": details, "group": "JAX"}
-    store_finding(engine, 1, _found(), names=NAMES, alert=alert)
+    store_finding(engine, 1, make_finding(), names=NAMES, alert=alert)
     store_history(engine, state, documents)
     return engine
 
@@ -128,13 +120,13 @@ def test_an_event_of_the_machine_grows_with_a_second_step_of_it(
     store_history(engine, state, documents[:23])
     refresh_suspicions(engine)
     alert: dict[str, Any] = {"text": "It is slower.", "details": {"suspicion": 1, "size": 0.05}}
-    store_finding(engine, 1, _found(culprit="infrastructure"), names=NAMES, alert=alert)
+    store_finding(engine, 1, make_finding(culprit="infrastructure"), names=NAMES, alert=alert)
     record_sent(engine, 1)
     store_history(engine, state, documents)
     refresh_suspicions(engine)
     for each in choose_suspicions(engine):
         alert["details"] = {"suspicion": each, "size": 0.1}
-        store_finding(engine, each, _found(culprit=culprit), names=NAMES, alert=alert)
+        store_finding(engine, each, make_finding(culprit=culprit), names=NAMES, alert=alert)
         refresh_suspicions(engine)
     assert choose_suspicions(engine) == []
     first = list_events(engine)[-1]
@@ -159,7 +151,7 @@ def test_two_changes_of_one_night_that_cancel_are_not_gone(state: State, engine:
         names = [each.key for each in SuspicionRow.__table__.columns if each.key != "id"]
         session.add(SuspicionRow(**{name: getattr(first, name) for name in names}))
     for number, culprit in ((1, "a"), (2, "infrastructure")):
-        store_finding(engine, number, _found(culprit=culprit), names=NAMES)
+        store_finding(engine, number, make_finding(culprit=culprit), names=NAMES)
     store_history(engine, state, documents)
     refresh_suspicions(engine)
     assert {each["state"] for each in list_events(engine)} == {"untriaged", "infrastructure"}
@@ -178,7 +170,7 @@ def test_an_event_closes_itself_also_if_its_date_was_measured_again(
     documents[11:] = make_history(logs.tolist())[11:]
     store_history(engine, state, documents[:11])
     refresh_suspicions(engine)
-    store_finding(engine, 1, _found(), names=NAMES)
+    store_finding(engine, 1, make_finding(), names=NAMES)
     store_history(engine, state, [again])
     store_history(engine, state, documents)
     refresh_suspicions(engine)
@@ -196,11 +188,11 @@ def test_an_event_is_not_closed_by_a_change_whose_cause_is_unknown(
     documents[30:] = make_history(logs.tolist(), [newer, TORCH])[30:]
     store_history(engine, state, documents[:26])
     refresh_suspicions(engine)
-    store_finding(engine, 1, _found(), names=NAMES)
+    store_finding(engine, 1, make_finding(), names=NAMES)
     store_history(engine, state, documents)
     refresh_suspicions(engine)
     assert choose_suspicions(engine) == [2]
-    store_finding(engine, 2, _found("unknown", "unknown"), names=NAMES)
+    store_finding(engine, 2, make_finding("unknown", "unknown"), names=NAMES)
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["confirmed", "unknown"]
     assert [each["state"] for each in list_events(engine)] == ["untriaged"]
@@ -219,7 +211,7 @@ def test_growth_whose_alert_was_not_sent_is_part_of_that_of_the_next(
         session.add_all([SuspicionRow(**row | {"after_run": f"{each:016x}"}) for each in (14, 15)])
     for each in (1, 2, 3):
         alert = {"text": "It is slower.", "details": {"suspicion": each, "size": 0.05}}
-        found = _found(culprit="infrastructure")
+        found = make_finding(culprit="infrastructure")
         store_finding(engine, each, found, names=NAMES, alert=alert)
         if each == 1:
             record_sent(engine, 1)
@@ -236,7 +228,7 @@ def test_growth_of_an_event_that_was_opened_again_is_growth(state: State, engine
         row = {name: getattr(first, name) for name in names}
         session.add(SuspicionRow(**row | {"after_run": f"{14:016x}"}))
     alert = {"text": "It is slower.", "details": {"suspicion": 1, "size": 0.05}}
-    found = _found(culprit="infrastructure")
+    found = make_finding(culprit="infrastructure")
     store_finding(engine, 1, found, names=NAMES, alert=alert)
     with Session(engine) as session, session.begin():
         fixed = {**alert, "details": {**alert["details"], "state": "fixed"}}
@@ -255,7 +247,7 @@ def test_what_a_control_found_has_the_size_of_the_nights_and_closes_itself(
     store_history(engine, state, documents[:14])
     refresh_suspicions(engine)
     same = replace(MOVED, verdict="same", log_ratio=0.002, low=-0.003, high=0.007)
-    found = replace(_found(culprit="infrastructure"), change=same)
+    found = replace(make_finding(culprit="infrastructure"), change=same)
     store_finding(engine, 1, found, names=NAMES)
     (event,) = list_events(engine)
     assert event["ratio"] == pytest.approx(np.exp(0.06), abs=0.01)
@@ -265,7 +257,7 @@ def test_what_a_control_found_has_the_size_of_the_nights_and_closes_itself(
     refresh_suspicions(engine)
     assert 1 not in choose_suspicions(engine)
     for each in choose_suspicions(engine):
-        store_finding(engine, each, _found("refuted", "neither"), names=NAMES)
+        store_finding(engine, each, make_finding("refuted", "neither"), names=NAMES)
     refresh_suspicions(engine)
     assert [each["state"] for each in list_events(engine)] == ["fixed"]
 
@@ -280,9 +272,9 @@ def test_after_a_return_of_the_machine_drift_is_suspected(
     logs = np.random.default_rng(4).normal(0.2, 0.003, 90) + 0.06 * ((nights >= 20) & (nights < 35))
     documents = make_history((logs - np.interp(nights, [45, 89], [0.0, 0.05])).tolist())
     same = replace(MOVED, verdict="same", log_ratio=0.0, low=-0.01, high=0.01)
-    gone = replace(_found("refuted", "neither"), change=same)
+    gone = replace(make_finding("refuted", "neither"), change=same)
     back = replace(gone, machine_level=replace(same, reason=reason))
-    for until, found in ((24, _found(culprit="infrastructure")), (40, back)):
+    for until, found in ((24, make_finding(culprit="infrastructure")), (40, back)):
         store_history(engine, state, documents[:until])
         refresh_suspicions(engine)
         (each,) = choose_suspicions(engine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import run_here
 from proof_documents import keep_proof, make_proof
-from result_documents import JAX, TORCH, make_history, spool_document
+from result_documents import NEW_JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
 from stored_histories import FOUND, store_history
 
@@ -30,7 +29,6 @@ from benchcore.store.models import Base
 from data_checks.check import check_campaign
 from data_checks.rebuild import rebuild_database
 
-NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 _WHEN_IT_RAN = {"ingested_at", "checked_at", "judged_at"}
 
 

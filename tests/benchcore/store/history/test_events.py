@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from result_documents import JAX, TORCH, make_history
+from result_documents import NEW_JAX, TORCH, make_history
 from sent_statements import record_statements
 from sqlalchemy.orm import Session
-from stored_histories import FOUND, MOVED, store_history
+from stored_histories import MOVED, NAMES, make_finding, store_history
 
 from benchcore.errors import UserError
 from benchcore.state import State
@@ -37,17 +37,9 @@ from benchcore.store.history.suspicions import (
 from benchcore.store.models import DuelRun, SuspicionRow
 from benchcore.store.records import FailedCheck
 from benchcore.store.reports.changes import list_changes
-from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from dashboards.site.campaign.news import find_size
 from dashboards.site.events import events_page, open_events
-
-NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
-NAMES = {"a": "jax", "b": "torch"}
-
-
-def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
-    return replace(FOUND, verdict=verdict, culprit=culprit)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -83,7 +75,7 @@ def test_environments_of_an_undecided_suspicion_are_needed_and_of_a_decided_one_
 def test_environments_of_an_event_are_needed_until_it_is_closed(shifted: Engine) -> None:
     subject = read_suspicion(shifted, 1)
     compared = {subject.a_old.environment_key, subject.a_new.environment_key}
-    store_finding(shifted, 1, _found())
+    store_finding(shifted, 1, make_finding())
     (event,) = list_events(shifted)
     for state in ("investigating", "infrastructure"):
         assert compared < list_open_environments(shifted)
@@ -122,7 +114,7 @@ def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: En
 
 def test_a_confirmed_shift_becomes_one_event_and_is_no_longer_suspected(shifted: Engine) -> None:
     for _ in range(2):
-        store_finding(shifted, 1, _found(), names=NAMES)
+        store_finding(shifted, 1, make_finding(), names=NAMES)
     refresh_suspicions(shifted)
     assert choose_suspicions(shifted) == []
     (event,) = list_events(shifted)
@@ -137,15 +129,15 @@ def test_a_shift_whose_nights_went_the_other_way_at_first_is_one_event(shifted: 
     with Session(shifted) as session, session.begin():
         row = session.get_one(SuspicionRow, 1)
         row.trigger, row.ratio = "version", 0.985
-    store_finding(shifted, 1, _found(), names=NAMES)
+    store_finding(shifted, 1, make_finding(), names=NAMES)
     refresh_suspicions(shifted)
     assert choose_suspicions(shifted) == []
 
 
 def test_an_alert_stays_unsent_until_it_is_received(shifted: Engine) -> None:
     alert = {"text": "caused by jax", "details": {"suspicion": 1}}
-    store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
-    store_finding(shifted, 1, _found(), names=NAMES, alert={"text": "again"})
+    store_finding(shifted, 1, make_finding(), names=NAMES, alert=alert)
+    store_finding(shifted, 1, make_finding(), names=NAMES, alert={"text": "again"})
     assert list_unsent(shifted) == {1: alert}
     record_sent(shifted, 1)
     assert list_unsent(shifted) == {}
@@ -153,7 +145,7 @@ def test_an_alert_stays_unsent_until_it_is_received(shifted: Engine) -> None:
 
 @pytest.mark.parametrize("verdict", ["refuted", "unknown", "more"])
 def test_an_unconfirmed_suspicion_is_no_event(shifted: Engine, verdict: str) -> None:
-    store_finding(shifted, 1, _found(verdict), names=NAMES, alert={"text": "what?"})
+    store_finding(shifted, 1, make_finding(verdict), names=NAMES, alert={"text": "what?"})
     assert (list_events(shifted), list_unsent(shifted)) == ([], {})
     state = {"more": "open"}.get(verdict, verdict)
     assert [each["state"] for each in list_suspicions(shifted)] == [state]
@@ -167,7 +159,7 @@ def test_nights_decide_how_long_a_change_has_lasted_whenever_they_are_ingested(
     documents = make_history(logs.tolist())
     store_history(engine, state, documents[:14])
     refresh_suspicions(engine)
-    store_finding(engine, 1, _found("unknown"), names=NAMES)
+    store_finding(engine, 1, make_finding("unknown"), names=NAMES)
     for nights, asked in ((14, []), (15, [1])):
         store_history(engine, state, documents[:nights])
         refresh_suspicions(engine)
@@ -176,7 +168,7 @@ def test_nights_decide_how_long_a_change_has_lasted_whenever_they_are_ingested(
 
 
 def test_triage_is_recorded_and_invalid_input_changes_nothing(shifted: Engine) -> None:
-    store_finding(shifted, 1, _found(), names=NAMES)
+    store_finding(shifted, 1, make_finding(), names=NAMES)
     annotate_event(shifted, 1, who="ann", note="looks real", owner="bob")
     with pytest.raises(UserError, match="can go to, got 'fixed'"):
         move_event(shifted, 1, "fixed", who="ann")
@@ -202,7 +194,7 @@ def test_triage_is_recorded_and_invalid_input_changes_nothing(shifted: Engine) -
 def test_input_of_the_triage_is_validated(
     shifted: Engine, given: dict[str, str], words: str
 ) -> None:
-    store_finding(shifted, 1, _found(), names=NAMES)
+    store_finding(shifted, 1, make_finding(), names=NAMES)
     with pytest.raises(UserError, match=words):
         move_event(shifted, 1, "accepted", **given)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no event 7; there are 1"):
@@ -213,14 +205,14 @@ def test_input_of_the_triage_is_validated(
 
 
 def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:
-    store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
+    store_finding(shifted, 1, make_finding(culprit="infrastructure"), names=NAMES)
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
 
 
 def test_the_size_of_what_the_machine_moved_is_that_of_the_nights(shifted: Engine) -> None:
     """Fresh starts of both environments show nothing then."""
     found = replace(
-        _found(culprit="infrastructure"),
+        make_finding(culprit="infrastructure"),
         change=replace(MOVED, verdict="same", log_ratio=0.002, low=-0.003, high=0.007),
         machine_level=MOVED,
     )
@@ -239,9 +231,9 @@ def test_tonight_has_a_row_for_a_cause_and_shows_what_the_culprit_did(shifted: E
         row = {name: getattr(first, name) for name in names} | {"state": "open"}
         session.add_all([SuspicionRow(**row | {"ratio": each}) for each in (1.02, 1.1, 0.95)])
     alert = {"text": "JAX is slower.", "details": {}, "group": "JAX 0.9.1 against 0.9.0"}
-    store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
-    store_finding(shifted, 2, _found(), names=NAMES, alert=alert)
-    store_finding(shifted, 3, _found(culprit="infrastructure"), names=NAMES)
+    store_finding(shifted, 1, make_finding(), names=NAMES, alert=alert)
+    store_finding(shifted, 2, make_finding(), names=NAMES, alert=alert)
+    store_finding(shifted, 3, make_finding(culprit="infrastructure"), names=NAMES)
     changes, now = list_changes(shifted), datetime(2026, 1, 1, tzinfo=UTC)
     ((section,),) = ([each] for each in open_events(changes, now))
     table, tail = section["blocks"]
@@ -266,7 +258,7 @@ def test_conditions_are_read_only_of_the_nights_around_events(state: State, engi
     assert not any("effective" in text for text, _ in sent)
     (suspicion,) = list_changes(engine)
     assert (suspicion["event"], suspicion["conditions"]) == (None, [])
-    store_finding(engine, 1, _found(), names=NAMES)
+    store_finding(engine, 1, make_finding(), names=NAMES)
     (event,) = list_changes(engine)
     assert [str(each) for each in event["conditions"]] == ["driver 570.1 to 580.2"]
     assert event["versions"] == suspicion["versions"]
@@ -286,7 +278,7 @@ def test_a_suspicion_has_the_versions_of_its_own_arms(shifted: Engine) -> None:
 
 def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
     """A machine that is as before is no event of its own."""
-    store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
+    store_finding(shifted, 1, make_finding(culprit="infrastructure"), names=NAMES)
     same = replace(MOVED, verdict="same", log_ratio=None, low=None, high=None)
     known = f"{KNOWN_LEVEL} for 40 nights"
     with Session(shifted) as session, session.begin():
@@ -298,7 +290,7 @@ def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
             session.add(SuspicionRow(**{**kept, **row}))
     for number, reason in ((2, known), (3, "as it was before"), (4, known)):
         level = replace(same, reason=reason)
-        found = replace(_found("refuted", "neither"), change=same, machine_level=level)
+        found = replace(make_finding("refuted", "neither"), change=same, machine_level=level)
         store_finding(shifted, number, found, names=NAMES)
     page = json.dumps(events_page(list_changes(shifted), datetime(2026, 3, 1, tzinfo=UTC)))
     assert page.count("Later in this series") == 1
@@ -308,7 +300,7 @@ def test_an_event_names_what_its_series_did_since(shifted: Engine) -> None:
 def test_unknown_or_answered_suspicions_are_refused(shifted: Engine) -> None:
     with pytest.raises(UserError, match="no suspicion 9; there are 1"):
         choose_suspicions(shifted, [9])
-    store_finding(shifted, 1, _found("refuted"), names=NAMES)
+    store_finding(shifted, 1, make_finding("refuted"), names=NAMES)
     with pytest.raises(UserError, match="open or unknown, got 1, which is refuted"):
         choose_suspicions(shifted, [1])
 

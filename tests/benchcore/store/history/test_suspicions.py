@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from result_documents import JAX, TORCH, make_history
+from result_documents import JAX, NEW_JAX, TORCH, make_history
 from stored_histories import FOUND, MOVED, store_history
 
 from benchcore.errors import UserError
@@ -31,7 +31,6 @@ from benchcore.store.reports.changes import list_changes
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
 from dashboards.site.events import events_page
 
-NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
 SHIFTED = LOGS + 0.06 * (np.arange(24) >= 16)
 
