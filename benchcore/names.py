@@ -1,5 +1,5 @@
-"""Names and percentages for people: of frameworks, arms, workloads and cases; in text, on pages and
-in alerts."""
+"""Names and percentages for people: of frameworks, arms, workloads, cases and CPUs; in text, on
+pages and in alerts."""
 
 from __future__ import annotations
 
@@ -157,6 +157,11 @@ def _name_property(word: str) -> str:
     if size := re.fullmatch(r"(\d+)([mg])", word):
         return f"{size[1]} {_UNITS[size[2]]}"
     return f"{word} by {word}" if word.isdecimal() else _PROPERTIES.get(word, "")
+
+
+def name_cpus(model: str, count: int) -> str:
+    """Such as `AMD EPYC, 2 CPUs`."""
+    return f"{model}, {count} CPU{'' if count == 1 else 's'}"
 
 
 def name_setting(row: Mapping[str, Any]) -> str:

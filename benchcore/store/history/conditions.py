@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
+from benchcore.names import name_cpus
 from benchcore.store.models import ContenderRun, DuelRun
 from benchcore.verdict.duel.parity import SHIPPED
 from benchcore.verdict.history.conditions import Conditions
@@ -69,7 +70,7 @@ def _of_machine(
         "kernel": host["system"],
         "node": node,
         METHOD_CONDITION: str(method),
-        "host": f"{host['cpus']} CPUs, {host['cpu_model']}" if device["kind"] == "gpu" else None,
+        "host": name_cpus(host["cpu_model"], host["cpus"]) if device["kind"] == "gpu" else None,
     }
     return {name: value for name, value in known.items() if value is not None}
 

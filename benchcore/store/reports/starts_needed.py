@@ -10,6 +10,7 @@ from statistics import fmean
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.names import name_cpus
 from benchcore.store.history.series import IN_SERIES
 from benchcore.store.models import DuelRun, PairRatio
 from benchcore.verdict.confirmation.error_rates import Spread, find_fewest_starts, measure_spread
@@ -84,8 +85,7 @@ def _name_device(duel: DuelRun) -> str:
     """Its model; of a CPU also how many of them, which is part of its identity."""
     if duel.device["kind"] != "cpu":
         return duel.device_model
-    count = duel.device["count"]
-    return f"{duel.device_model}, {count} CPU{'' if count == 1 else 's'}"
+    return name_cpus(duel.device_model, duel.device["count"])
 
 
 def _without_history(workload: str, case: str) -> StartsNeeded:

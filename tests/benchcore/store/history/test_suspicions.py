@@ -83,7 +83,7 @@ def test_a_series_goes_on_across_a_new_driver_whose_suspicion_says_what_it_moved
     assert series.nights[0].conditions == {
         "METHOD": "1",
         "driver": "570.1",
-        "host": "2 CPUs, Some CPU",
+        "host": "Some CPU, 2 CPUs",
         "kernel": "Linux 6.1",
         "node": "node-1",
     }
