@@ -22,19 +22,19 @@ from benchcore.running.plans import progress_log, save_campaign
 from benchcore.running.progress import ProgressReader
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from flows.chaos.environment_faults import ENVIRONMENT_FAULTS
-from flows.chaos.fault import Fault, do_nothing
-from flows.chaos.file_faults import FILE_FAULTS
-from flows.chaos.machine_faults import MACHINE_FAULTS
+from flows.chaos.faults.environment_faults import ENVIRONMENT_FAULTS
+from flows.chaos.faults.fault import Fault, do_nothing
+from flows.chaos.faults.file_faults import FILE_FAULTS
+from flows.chaos.faults.machine_faults import MACHINE_FAULTS
+from flows.chaos.faults.postgres_faults import POSTGRES_FAULTS
+from flows.chaos.faults.process_faults import PROCESS_FAULTS
+from flows.chaos.faults.server_faults import SERVER_FAULTS
+from flows.chaos.faults.slurm_faults import SLURM_FAULTS
+from flows.chaos.faults.up_faults import UP_FAULTS
 from flows.chaos.night import CAMPAIGN, draft_chaos
 from flows.chaos.own_slurm import SITE, OwnSlurm, serve_slurm
-from flows.chaos.postgres_faults import POSTGRES_FAULTS
-from flows.chaos.process_faults import PROCESS_FAULTS
-from flows.chaos.server_faults import SERVER_FAULTS
-from flows.chaos.slurm_faults import SLURM_FAULTS
 from flows.chaos.starting import heed_interrupts
 from flows.chaos.trial import Layer, MissedError, Server, Trial, TrialOutcome, run_trial
-from flows.chaos.up_faults import UP_FAULTS
 from flows.server.temporary_api import set_prefect_defaults, start_temporary_api
 
 FAULTS = (

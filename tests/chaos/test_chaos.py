@@ -19,7 +19,7 @@ import pytest
 from command_line import run_here
 
 from flows.chaos import processes
-from flows.chaos.fault import do_nothing
+from flows.chaos.faults.fault import do_nothing
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.own_slurm import RefusedError
 from flows.chaos.proxy import Proxy

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from flows.chaos.fault import Fault, signal_processes
+from flows.chaos.faults.fault import Fault, signal_processes
 from flows.chaos.proxy import Proxy, ServerFailure
 from flows.chaos.trial import MissedError, Trial
 from flows.server import watchdog

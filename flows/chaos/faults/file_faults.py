@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from flows.chaos.fault import Fault
+from flows.chaos.faults.fault import Fault
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.trial import Trial
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
 from benchcore.errors import UserError
-from flows.chaos.fault import Fault, do_nothing
+from flows.chaos.faults.fault import Fault, do_nothing
 from flows.chaos.trial import MissedError, Trial
 from flows.server import services
 from flows.server.postgres import find_postgres

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from benchcore.planning.matrix import save_plan
 from benchcore.running.plans import campaign_folder
-from flows.chaos.fault import Fault, do_nothing, signal_processes
+from flows.chaos.faults.fault import Fault, do_nothing, signal_processes
+from flows.chaos.faults.server_faults import fail, use_proxy
 from flows.chaos.night import CAMPAIGN, draft_chaos
 from flows.chaos.own_slurm import SITE, OwnSlurm, RefusedError
-from flows.chaos.server_faults import fail, use_proxy
 from flows.chaos.trial import MissedError, Trial
 from flows.server import services
 

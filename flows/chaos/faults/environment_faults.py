@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchcore.errors import UserError
-from flows.chaos.fault import Fault, do_nothing
+from flows.chaos.faults.fault import Fault, do_nothing
 from flows.chaos.trial import Trial
 
 _NOWHERE = "http://127.0.0.1:9"

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from flows.chaos.fault import Fault, signal_processes
+from flows.chaos.faults.fault import Fault, signal_processes
 from flows.chaos.trial import Trial
 
 _STORM_S = 1.0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.chaos.fault import Fault
+from flows.chaos.faults.fault import Fault
 from flows.chaos.trial import MissedError, Trial, end_process
 
 _DISK_BYTES = 60_000_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from flows.chaos.fault import Fault
+from flows.chaos.faults.fault import Fault
 from flows.chaos.own_postgres import OwnPostgres
 from flows.chaos.trial import MissedError, Trial
 from flows.server.postgres import find_postgres
