@@ -14,7 +14,10 @@ from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.compare import check_frameworks, check_limits, choose_case
 from benchcore.experiments.rounds import Measurer
 from benchcore.experiments.tune_rounds import TuneRequest, TuneRounds, begin_rounds
-from benchcore.planning.fair_settings import (
+from benchcore.planning.matrix import PlannedDuel, check_device
+from benchcore.planning.requests import USUAL, Placement, name_arm
+from benchcore.planning.tracks import Arm
+from benchcore.planning.tuning.fair_settings import (
     Candidate,
     Choices,
     Descent,
@@ -22,10 +25,7 @@ from benchcore.planning.fair_settings import (
     drop_defaults,
     list_choices,
 )
-from benchcore.planning.matrix import PlannedDuel, check_device
-from benchcore.planning.requests import USUAL, Placement, name_arm
-from benchcore.planning.tracks import Arm
-from benchcore.planning.tuned import SCHEMA, Tried, TunedSettings, save_tuned
+from benchcore.planning.tuning.tuned import SCHEMA, Tried, TunedSettings, save_tuned
 from benchcore.protocol import COMPARED, METHOD, name_case
 from benchcore.state import State
 

@@ -16,12 +16,12 @@ from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.rounds import Measurer
 from benchcore.names import format_percent
 from benchcore.planning.catalog import load_spec
-from benchcore.planning.fair_settings import Candidate
 from benchcore.planning.matrix import Plan, PlannedDuel, check_profile, make_plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import CaseFilter, Placement
 from benchcore.planning.tracks import Arm
-from benchcore.planning.tuned import Tried
+from benchcore.planning.tuning.fair_settings import Candidate
+from benchcore.planning.tuning.tuned import Tried
 from benchcore.protocol import METHOD, DuelLimits
 from benchcore.running.duel_process import result_path
 from benchcore.running.plans import campaign_folder, load_campaign

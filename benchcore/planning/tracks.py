@@ -80,4 +80,4 @@ TRACKS: Mapping[str, tuple[Arm, ...]] = {
     ),
 }
 """The arms of the tuned track have no settings yet: a plan takes those that `deadheat tune` found
-best for the case, the version and the device (`benchcore.planning.tuned.use_tuned`)."""
+best for the case, the version and the device (`benchcore.planning.tuning.tuned.use_tuned`)."""

@@ -24,7 +24,7 @@ from benchcore.planning.matrix import NightRequest, Plan, PlannedDuel
 from benchcore.planning.profiles import PROFILES, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
-from benchcore.planning.tuned import use_tuned
+from benchcore.planning.tuning.tuned import use_tuned
 from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.progress import ProgressLog
 from benchcore.running.sites import check_site, load_site

@@ -13,8 +13,8 @@ from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.running.finished import recall_outcome, store_outcome
 from benchcore.running.plans import campaign_folder, progress_log, save_campaign
-from benchcore.running.preflight import probe_prefect_api
 from benchcore.running.progress import ProgressReader
+from benchcore.running.verify.preflight import probe_prefect_api
 from benchcore.state import State
 from benchcore.store.database import check_database
 from flows.cli.printing import ERR, print_error, report_line

@@ -14,8 +14,8 @@ from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.planning import catalog
 from benchcore.planning.profiles import load_profile
 from benchcore.running.duels import describe_release, find_accelerator
-from benchcore.running.preflight import Needs, verify_machine
 from benchcore.running.sites import load_site
+from benchcore.running.verify.preflight import Needs, verify_machine
 from benchcore.state import State, open_state
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows, report_line
@@ -134,7 +134,7 @@ def verify(
 
 
 def _verify_device(device: str, state: Path, python: str | None, as_json: bool) -> None:
-    from benchcore.running.device_checks import try_device  # spared `workloads`
+    from benchcore.running.verify.device_checks import try_device  # spared `workloads`
 
     checks = try_device(
         device,

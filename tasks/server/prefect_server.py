@@ -26,7 +26,7 @@ from prefect.exceptions import ObjectNotFound, PrefectException, PrefectHTTPStat
 from prefect.states import Crashed
 
 from benchcore.errors import UserError
-from benchcore.running.preflight import probe_prefect_api
+from benchcore.running.verify.preflight import probe_prefect_api
 
 TAG = "deadheat"
 """The tag of the deployments and automations that `deadheat deploy` owns and may remove."""

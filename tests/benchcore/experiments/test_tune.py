@@ -19,12 +19,12 @@ from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments import tune
 from benchcore.experiments.compare import CaseFilter, CompareRequest, draft_comparison
 from benchcore.experiments.tune_rounds import TuneRequest
-from benchcore.planning.fair_settings import Candidate, descend, drop_defaults, list_choices
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, list_sentinels
 from benchcore.planning.requests import Placement
 from benchcore.planning.snapshot import hash_inside
-from benchcore.planning.tuned import Tried, find_tuned, load_tuned
+from benchcore.planning.tuning.fair_settings import Candidate, descend, drop_defaults, list_choices
+from benchcore.planning.tuning.tuned import Tried, find_tuned, load_tuned
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import is_measured, measure_duel, store_environments
 from benchcore.running.plans import load_campaign, save_campaign

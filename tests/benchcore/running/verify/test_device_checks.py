@@ -16,9 +16,9 @@ from benchcore.planning import matrix
 from benchcore.planning.catalog import check_case
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Profile
-from benchcore.running import device_checks
-from benchcore.running.device_checks import DeviceCheck, conclude, try_device
 from benchcore.running.duel_process import ConductorFailedError
+from benchcore.running.verify import device_checks
+from benchcore.running.verify.device_checks import DeviceCheck, conclude, try_device
 from benchcore.state import open_state
 
 _VERSIONS = {"cudnn": "9.26.0", "cublas": "13.4.1", "nccl": "2.30.7"}

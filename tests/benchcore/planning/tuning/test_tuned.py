@@ -14,7 +14,7 @@ from benchcore.errors import UserError
 from benchcore.planning.matrix import make_plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.tracks import TORCH_COMPILE, TRACKS
-from benchcore.planning.tuned import SCHEMA, TunedSettings, find_tuned, save_tuned, use_tuned
+from benchcore.planning.tuning.tuned import SCHEMA, TunedSettings, find_tuned, save_tuned, use_tuned
 from benchcore.protocol import METHOD, DuelLimits
 from benchcore.running import plans
 from benchcore.state import State

@@ -9,8 +9,8 @@ import pynvml
 import pytest
 
 from benchcore.errors import UserError
-from benchcore.running import preflight
-from benchcore.running.preflight import (
+from benchcore.running.verify import preflight
+from benchcore.running.verify.preflight import (
     Needs,
     Observation,
     Readiness,
