@@ -75,13 +75,13 @@ class State:
         return self.root / "tuned"
 
     @property
-    def site(self) -> Path:
+    def website(self) -> Path:
         """The published dashboard."""
         return self.root / "site"
 
     def data_docs(self, campaign: str) -> Path:
         """Great Expectations' pages of a campaign's checks: one per suite, and an index."""
-        return self.site / campaign / "checks"
+        return self.website / campaign / "checks"
 
     def link_page(self, campaign: str) -> str:
         """The URL of a campaign's own page, which later campaigns do not replace."""
@@ -94,7 +94,7 @@ class State:
         if served:
             return f"{served.rstrip('/')}/{address}"
         page, mark, anchor = address.partition("#")
-        return f"{(self.site / page).absolute().as_uri()}{mark}{anchor}"
+        return f"{(self.website / page).absolute().as_uri()}{mark}{anchor}"
 
     @property
     def database_url(self) -> str:

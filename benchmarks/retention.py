@@ -129,7 +129,9 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
         "prune": lambda: remove_files(state, list_unneeded(state, keep)),
     }
     taken = {name: time_call(step) for name, step in steps.items() if name != "prune"}
-    _backdate(state.site / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels])
+    _backdate(
+        state.website / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels]
+    )
     return taken | {"prune": time_call(steps["prune"])}
 
 

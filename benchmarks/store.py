@@ -64,7 +64,7 @@ from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.publish import MOST_DUELS
-from dashboards.site.gather import read_campaigns
+from dashboards.website.gather import read_campaigns
 
 LAST = date(2026, 11, 20)
 FIRST_ROW = 500

@@ -16,7 +16,7 @@ from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
 from benchcore.store.copies.parquet import import_parquet
 from dashboards.formatting import is_missing
-from dashboards.site.names import order_words
+from dashboards.website.names import order_words
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

@@ -25,24 +25,24 @@ from benchcore.store.reports.guide import pick_amounts
 from benchcore.store.reports.workarounds import list_crashed, list_workarounds
 from dashboards.formatting import format_ns, is_missing
 from dashboards.frames import does_count
-from dashboards.site.campaign.duels import list_duels
-from dashboards.site.campaign.news import count_pairs, write_run_verdict, write_verdict
-from dashboards.site.campaign.tonight import describe_campaign
-from dashboards.site.events import events_page, list_marks, open_events
-from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
-from dashboards.site.gather import Campaign, read_campaigns
-from dashboards.site.guide_pages.guide import guide_page
-from dashboards.site.guide_pages.operations import operations_page
-from dashboards.site.guide_pages.rows import refresh_guide_rows
-from dashboards.site.health import describe_entry, health_page, runs_page
-from dashboards.site.numerics import write_numerics
-from dashboards.site.outputs.downloads import NewPairs, drop_pairs, list_section, write_parquet
-from dashboards.site.outputs.history import add_night, drop_night
-from dashboards.site.outputs.machine_files import write_machine_files
-from dashboards.site.pages import TONIGHT
-from dashboards.site.pairs import case_key
-from dashboards.site.reading import glossary_page
-from dashboards.site.releases import (
+from dashboards.website.campaign.duels import list_duels
+from dashboards.website.campaign.news import count_pairs, write_run_verdict, write_verdict
+from dashboards.website.campaign.tonight import describe_campaign
+from dashboards.website.events import events_page, list_marks, open_events
+from dashboards.website.files import WebsiteFiles, render_shell, replace_text, write_shared
+from dashboards.website.gather import Campaign, read_campaigns
+from dashboards.website.guide_pages.guide import guide_page
+from dashboards.website.guide_pages.operations import operations_page
+from dashboards.website.guide_pages.rows import refresh_guide_rows
+from dashboards.website.health import describe_entry, health_page, runs_page
+from dashboards.website.numerics import write_numerics
+from dashboards.website.outputs.downloads import NewPairs, drop_pairs, list_section, write_parquet
+from dashboards.website.outputs.history import add_night, drop_night
+from dashboards.website.outputs.machine_files import write_machine_files
+from dashboards.website.pages import TONIGHT
+from dashboards.website.pairs import case_key
+from dashboards.website.reading import glossary_page
+from dashboards.website.releases import (
     Touched,
     refresh_certificates,
     releases_page,
@@ -65,13 +65,13 @@ def publish_campaign(state: State, campaign: str) -> Path:
     UserError if the database has no results of the campaign.
     """
     engine = open_database(state.database_url)
-    state.site.mkdir(parents=True, exist_ok=True)
-    catalog = _change_site(state, lambda files: _publish(files, state, engine, [campaign]))
-    return _find_page(state.site, catalog, campaign)
+    state.website.mkdir(parents=True, exist_ok=True)
+    catalog = _change_website(state, lambda files: _publish(files, state, engine, [campaign]))
+    return _find_page(state.website, catalog, campaign)
 
 
 def _publish(
-    files: SiteFiles, state: State, engine: Engine, campaigns: Sequence[str]
+    files: WebsiteFiles, state: State, engine: Engine, campaigns: Sequence[str]
 ) -> dict[str, Any]:
     """Add these campaigns, to a new dashboard the newest ones as well; the catalogue."""
     catalog, names = _read_catalog(files), campaigns
@@ -86,25 +86,25 @@ def _publish(
         touched.add(each)
         pairs.add(each)
         amounts |= pick_amounts(each.rows("contenders"))
-    pairs.write(state.site)
+    pairs.write(state.website)
     known = [each["name"] for each in catalog["campaigns"]]
     refresh_certificates(files, engine, touched, known)
     _finish(files, catalog, state, engine, names, amounts)
     return catalog
 
 
-def _change_site(state: State, change: Callable[[SiteFiles], _Changed]) -> _Changed:
+def _change_website(state: State, change: Callable[[WebsiteFiles], _Changed]) -> _Changed:
     """Change the dashboard, one process at a time. Damaged data is set aside first, and made again
     from the database as that of a new dashboard."""
-    with hold_lock(state.site / ".publish.lock"):
+    with hold_lock(state.website / ".publish.lock"):
         try:
-            return change(SiteFiles(state.site))
+            return change(WebsiteFiles(state.website))
         except DamagedFileError:
-            aside = state.site / "data.damaged"
+            aside = state.website / "data.damaged"
             shutil.rmtree(aside, ignore_errors=True)
-            (state.site / "data").rename(aside)
-            _publish(SiteFiles(state.site), state, open_database(state.database_url), [])
-            return change(SiteFiles(state.site))
+            (state.website / "data").rename(aside)
+            _publish(WebsiteFiles(state.website), state, open_database(state.database_url), [])
+            return change(WebsiteFiles(state.website))
 
 
 def remove_files(state: State, removals: Sequence[Removal]) -> int:
@@ -119,27 +119,27 @@ def remove_files(state: State, removals: Sequence[Removal]) -> int:
 def refresh_pages(state: State) -> None:
     """Write again what all campaigns share, as after a change was confirmed; nothing without a
     dashboard."""
-    if not state.site.exists():
+    if not state.website.exists():
         return
 
-    def refresh(files: SiteFiles) -> None:
+    def refresh(files: WebsiteFiles) -> None:
         if (catalog := _read_catalog(files)) is not None:
             _finish(files, catalog, state, open_database(state.database_url))
 
-    _change_site(state, refresh)
+    _change_website(state, refresh)
 
 
 def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
     """Write the page of a campaign's study, such as `sweep.html`, and publish the campaign again,
     so that it links to that page; the page's path. Raises as `publish_campaign`."""
     assert file in _STUDIES, f"no campaign links to {file}"
-    path = state.site / campaign / file
+    path = state.website / campaign / file
     replace_text(path, page)
     publish_campaign(state, campaign)
     return path
 
 
-def _read_catalog(files: SiteFiles) -> dict[str, Any] | None:
+def _read_catalog(files: WebsiteFiles) -> dict[str, Any] | None:
     """None if there is no dashboard of this layout yet."""
     found = files.read("catalog")
     return found if found is not None and found.get("layout") == LAYOUT else None
@@ -150,14 +150,14 @@ def _new_catalog() -> dict[str, Any]:
 
 
 def _add_campaign(
-    files: SiteFiles,
+    files: WebsiteFiles,
     catalog: dict[str, Any],
     state: State,
     campaign: Campaign,
     workarounds: Sequence[Mapping[str, Any]],
 ) -> None:
     name = campaign.name
-    counts, pages = count_pairs(campaign), _list_pages(state.site, name)
+    counts, pages = count_pairs(campaign), _list_pages(state.website, name)
     verdict = "" if campaign.kind == "nightly" else write_run_verdict(campaign)
     for run, page in list_duels(campaign):
         files.write(f"duels/{run}", page)
@@ -172,19 +172,19 @@ def _add_campaign(
     catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != name]
     insort(catalog["campaigns"], entry, key=lambda each: (each["at"], each["name"]))
     shell = render_shell(TONIGHT, root="../", campaign=name, notice=read_mark(state))
-    replace_text(state.site / name / "index.html", shell)
+    replace_text(state.website / name / "index.html", shell)
 
 
-def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
+def _list_pages(website: Path, name: str) -> list[tuple[str, str]]:
     """Titles and addresses of a campaign's further pages."""
     return [
         (title, f"{quote(name, safe='')}/{file}")
         for file, title in _STUDIES.items()
-        if (site / name / file).is_file()
+        if (website / name / file).is_file()
     ]
 
 
-def _write_versions(files: SiteFiles, campaign: Campaign) -> None:
+def _write_versions(files: WebsiteFiles, campaign: Campaign) -> None:
     """The newest step time of each version, case and arm in a pair that counts, for Compare."""
     known = files.read("versions") or {}
     counting = {
@@ -210,7 +210,7 @@ def _write_versions(files: SiteFiles, campaign: Campaign) -> None:
     files.write("versions", known)
 
 
-def _write_cases(files: SiteFiles, campaign: str, keys: Collection[str]) -> None:
+def _write_cases(files: WebsiteFiles, campaign: str, keys: Collection[str]) -> None:
     """The cases that a campaign measured, as numbers in a list of all: a verdict is about these."""
     known = files.read("measured") or {"cases": [], "campaigns": {}}
     cases = [*known["cases"], *sorted(set(keys) - set(known["cases"]))]
@@ -220,7 +220,7 @@ def _write_cases(files: SiteFiles, campaign: str, keys: Collection[str]) -> None
 
 
 def _finish(
-    files: SiteFiles,
+    files: WebsiteFiles,
     catalog: dict[str, Any],
     state: State,
     engine: Engine,
@@ -249,15 +249,15 @@ def _finish(
     files.write("pages/operations", operations_page(rows))
     files.write("pages/glossary", glossary_page())
     older = count_campaigns(engine) - len(catalog["campaigns"])
-    write_parquet(state.site)
-    files.write("pages/runs", runs_page(catalog, older, list_section(state.site)))
+    write_parquet(state.website)
+    files.write("pages/runs", runs_page(catalog, older, list_section(state.website)))
     calibration = measure_calibration(engine, files.read("calibration"))
     files.write("calibration", {name: calibration[name] for name in JUDGED})
     files.write("pages/health", health_page(state, catalog, calibration))
     newest = files.read(f"campaigns/{night}") if night else None
-    write_machine_files(state.site, catalog, changes, newest)
+    write_machine_files(state.website, catalog, changes, newest)
     files.flush()
-    write_shared(state.site, read_mark(state))
+    write_shared(state.website, read_mark(state))
 
 
 def find_newest_night(nights: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
@@ -270,7 +270,7 @@ def find_newest_night(nights: Sequence[Mapping[str, Any]], now: datetime) -> str
 
 
 def _write_verdicts(
-    files: SiteFiles, nights: Sequence[dict[str, Any]], changes: Sequence[Mapping[str, Any]]
+    files: WebsiteFiles, nights: Sequence[dict[str, Any]], changes: Sequence[Mapping[str, Any]]
 ) -> None:
     """A confirmation may change the verdict of a night that was published before. Each night is
     given the changes that were opened before the next one."""
@@ -302,14 +302,14 @@ def _place(entry: Mapping[str, Any]) -> tuple[str, str]:
     return entry["fingerprint"], entry["profile"]
 
 
-def _find_page(site: Path, catalog: Mapping[str, Any], campaign: str) -> Path:
+def _find_page(website: Path, catalog: Mapping[str, Any], campaign: str) -> Path:
     first = catalog["newest_night"] == campaign
-    return site / "index.html" if first else site / campaign / "index.html"
+    return website / "index.html" if first else website / campaign / "index.html"
 
 
 def read_page(state: State, campaign: str) -> str | None:
     """The published data of the campaign's page; None if it is not on the dashboard."""
-    path = SiteFiles(state.site).path_of(f"campaigns/{campaign}")
+    path = WebsiteFiles(state.website).path_of(f"campaigns/{campaign}")
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
@@ -317,19 +317,19 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
     """Restore the campaign's page to `before`, as `read_page` returned it, or remove the campaign
     from the dashboard if it was not there."""
     if before is not None:
-        replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
+        replace_text(WebsiteFiles(state.website).path_of(f"campaigns/{campaign}"), before)
         return
 
-    def withdraw(files: SiteFiles) -> None:
+    def withdraw(files: WebsiteFiles) -> None:
         catalog = _read_catalog(files) or _new_catalog()
         drop_night(files, catalog, campaign)
         for each in catalog["campaigns"]:
             if each["name"] == campaign:
-                drop_pairs(state.site, campaign, each["at"])
+                drop_pairs(state.website, campaign, each["at"])
         catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != campaign]
         files.path_of(f"campaigns/{campaign}").unlink(missing_ok=True)
-        (state.site / campaign / "index.html").unlink(missing_ok=True)
+        (state.website / campaign / "index.html").unlink(missing_ok=True)
         shutil.rmtree(state.data_docs(campaign), ignore_errors=True)
         _finish(files, catalog, state, open_database(state.database_url))
 
-    _change_site(state, withdraw)
+    _change_website(state, withdraw)

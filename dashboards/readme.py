@@ -14,22 +14,22 @@ from benchcore.names import arm_label, name_case_in_words
 from benchcore.state import State
 from dashboards.export import replace_file, write_markdown
 from dashboards.formatting import format_speedup
-from dashboards.site.files import SiteFiles
-from dashboards.site.guide_pages.rows import read_guide_rows
-from dashboards.site.names import order_words
+from dashboards.website.files import WebsiteFiles
+from dashboards.website.guide_pages.rows import read_guide_rows
+from dashboards.website.names import order_words
 
 BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"
 
 
 def update_readme(state: State) -> str | None:
     """Replace the table in the file that DEADHEAT_README names, if any, by the newest results on
-    the site. None, or why that could not be done and what to do: a campaign never fails for it."""
+    the dashboard. None, or why that could not be done and what to do: no campaign fails for it."""
     variable = variables.README
     name = variable.read()
     if name is None:
         return None
     try:
-        replace_block(Path(name), tabulate_answers(read_guide_rows(SiteFiles(state.site))))
+        replace_block(Path(name), tabulate_answers(read_guide_rows(WebsiteFiles(state.website))))
     except (DamagedFileError, UserError) as error:
         return f"{variable.name} has no new results: {error}"
     except OSError as error:

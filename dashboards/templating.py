@@ -14,7 +14,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from dashboards.site.specifications import VEGA_LITE
+from dashboards.website.specifications import VEGA_LITE
 
 _TEMPLATES = Path(__file__).parent / "study_templates"
 

@@ -19,7 +19,7 @@ from benchcore.planning.profiles import PROFILES
 from benchcore.running.sites import Site
 from benchcore.running.slurm.allocation import Allocation
 from benchcore.variables import VARIABLES
-from dashboards.site.glossary import GLOSSARY
+from dashboards.website.glossary import GLOSSARY
 from data_checks.suites import list_suites
 from flows.cli.main import load_commands
 from tasks.form import Comparison

@@ -67,7 +67,7 @@ def _take_fingerprint(state: State, campaign: str, request: Sequence[object]) ->
         "request": [*request],
         "plan": (state.campaigns / campaign / "plan.json").read_text(encoding="utf-8"),
         "documents": _describe([*state.spool.rglob("*.json"), *state.proofs.glob("*.json")]),
-        "pages": _describe([state.site / "index.html", *(state.site / campaign).rglob("*")]),
+        "pages": _describe([state.website / "index.html", *(state.website / campaign).rglob("*")]),
         "database": count_rows(state.database_url),
         "code": _hash_code(),
         "packages": sorted(each.name for each in Path(sysconfig.get_path("purelib")).iterdir()),

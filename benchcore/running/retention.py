@@ -155,11 +155,11 @@ def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], li
     """Of before the kept nights: the pages that no shared page links, and those that one links.
     `deadheat report` writes a night's again."""
     first = min(day for each in kept if (day := _find_day(each)) is not None)
-    shared = (path for pattern in _SHARED_PAGES for path in state.site.glob(pattern))
+    shared = (path for pattern in _SHARED_PAGES for path in state.website.glob(pattern))
     known = {
         run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8", "replace"))
     }
-    old = [path for path in sorted(state.site.glob(_PAGES)) if _find_date(path) < first]
+    old = [path for path in sorted(state.website.glob(_PAGES)) if _find_date(path) < first]
     return [each for each in old if each.stem not in known], [
         each for each in old if each.stem in known
     ]

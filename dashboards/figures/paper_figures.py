@@ -13,8 +13,8 @@ import vl_convert
 from benchcore.names import name_arm, name_case_in_words, name_setting
 from dashboards.figures.forest_chart import COLORS
 from dashboards.formatting import is_missing
-from dashboards.site.names import order_words
-from dashboards.site.specifications import VEGA_LITE
+from dashboards.website.names import order_words
+from dashboards.website.specifications import VEGA_LITE
 
 METRICS = {
     "throughput": ("items_per_s", "Items per second", 1.0),

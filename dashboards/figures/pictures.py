@@ -19,7 +19,7 @@ from benchcore.store.metrics import find_tracked
 from benchcore.verdict.history.series import STEP_TIME, Series, SeriesKey
 from dashboards.figures.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, select_rows
-from dashboards.site.specifications import VEGA_LITE
+from dashboards.website.specifications import VEGA_LITE
 
 _WIDTH = 640
 

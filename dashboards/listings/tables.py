@@ -30,7 +30,7 @@ from dashboards.formatting import (
     side_label,
 )
 from dashboards.frames import to_rows
-from dashboards.site.names import order_words
+from dashboards.website.names import order_words
 
 Row = dict[str, str]
 Found = pd.DataFrame | Sequence[Mapping[str, Any]]

@@ -30,9 +30,9 @@ from benchcore.store.records import case_of
 from benchcore.store.reports.campaign import list_contenders, list_failures, list_ratios
 from benchcore.store.reports.changes import list_changes
 from dashboards.figures.pictures import draw_forest
-from dashboards.site.campaign.news import describe_change
-from dashboards.site.events import is_open, series_address
-from dashboards.site.files import SiteFiles
+from dashboards.website.campaign.news import describe_change
+from dashboards.website.events import is_open, series_address
+from dashboards.website.files import WebsiteFiles
 
 _MAX_NIGHTS = 100
 """Earlier nights in the history of a night's run."""
@@ -225,7 +225,7 @@ def _list_speedups(frame: pd.DataFrame) -> dict[str, float]:
 
 def _read_verdict(state: State, campaign: str) -> str:
     """The sentence on the campaign's published page; empty if it has none."""
-    page = SiteFiles(state.site).read(f"campaigns/{campaign}")
+    page = WebsiteFiles(state.website).read(f"campaigns/{campaign}")
     return "" if page is None else str(page["sentence"])
 
 

@@ -55,8 +55,8 @@ def guide(
 
 def _print_answers(rows: list[dict[str, Any]]) -> None:
     # Altair takes a second
-    from dashboards.site.guide_pages.guide import describe_answer, list_columns, list_sentences
-    from dashboards.site.guide_pages.questions import QUESTION_COLUMNS, list_questions
+    from dashboards.website.guide_pages.guide import describe_answer, list_columns, list_sentences
+    from dashboards.website.guide_pages.questions import QUESTION_COLUMNS, list_questions
 
     known = [each for each in rows if each["counts"]]
     if not known:

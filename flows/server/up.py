@@ -117,7 +117,7 @@ def up(
     if own:
         postgres.make_cluster(own, opened.root / "postgres", secret_path(opened, "database"))
     write_json(record_path(opened), dataclasses.asdict(wanted))
-    opened.site.mkdir(parents=True, exist_ok=True)
+    opened.website.mkdir(parents=True, exist_ok=True)
     ready: dict[str, Callable[[], bool]] = {
         "database": lambda: postgres.open_database(database_port, read_secret(opened, "database")),
         "server": lambda: _answers(f"{wanted.api}/health"),
@@ -251,7 +251,7 @@ def _list_services(wanted: Up, state: State, own: Postgres | None = None) -> dic
         command = own.command(state.root / "postgres", port) if own else ()
         listed.append(Service(name="database", folder=folder, command=command))
     serve = ("server", "start", "--host", "127.0.0.1", "--port", str(wanted.port))
-    web = ("http.server", "--bind", "127.0.0.1", "--directory", str(state.site))
+    web = ("http.server", "--bind", "127.0.0.1", "--directory", str(state.website))
     name = f"deadheat-{socket.gethostname()}"
     work = (*prefect, "worker", "start", "--name", name, "--type")
     listed += [

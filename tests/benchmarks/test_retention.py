@@ -13,7 +13,7 @@ from benchcore.planning.matrix import load_plan, save_plan
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 
 
 def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,9 +29,9 @@ def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.M
     with_files = [each for each in campaigns if (state.campaigns / each / "duels").exists()]
     assert with_files == campaigns[-2:]
     assert [each for each in campaigns if state.data_docs(each).exists()] == campaigns[-2:]
-    catalog = SiteFiles(state.site).read("catalog")
+    catalog = WebsiteFiles(state.website).read("catalog")
     assert [each["name"] for each in catalog["campaigns"] if each["docs"]] == campaigns[-2:]
-    runs = (state.site / "data" / "pages" / "runs.js").read_text()
+    runs = (state.website / "data" / "pages" / "runs.js").read_text()
     assert re.findall(r'"([^"]+)/checks/index.html"', runs) == campaigns[:2:-1]
     packed = [each for each in campaigns if not any((state.spool / each).glob("*.json"))]
     assert packed == campaigns[:-2]

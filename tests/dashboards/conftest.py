@@ -1,4 +1,4 @@
-"""One published site for all tests of its pages."""
+"""One published dashboard for all tests of its pages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dashboard_nights import ADHOC, NIGHTS, keep_nights, name_night
+from page_visits import launch_browser
 from playwright.sync_api import Browser
-from site_nights import ADHOC, NIGHTS, keep_nights, name_night
-from site_visits import launch_browser
 
 from benchcore.state import State, open_state
 from dashboards.publish import publish_campaign, publish_study
@@ -16,7 +16,7 @@ from dashboards.publish import publish_campaign, publish_study
 
 @pytest.fixture(scope="session")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
-    """A state folder whose site shows made-up nights; tests only read it."""
+    """A state folder whose dashboard shows made-up nights; tests only read it."""
     state = open_state(tmp_path_factory.mktemp("nights"))
     keep_nights(state).dispose()
     publish_campaign(state, name_night(NIGHTS - 1))
@@ -25,8 +25,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
 
 
 @pytest.fixture(scope="session")
-def site(nights: State) -> Path:
-    return nights.site
+def website(nights: State) -> Path:
+    return nights.website
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command_line import run_here
+from dashboard_nights import ADHOC, NIGHTS, name_night
 from manual import ROOT
-from site_nights import ADHOC, NIGHTS, name_night
 
 from benchcore.errors import UserError
 from benchcore.state import State

@@ -30,7 +30,7 @@ from dashboards.listings.tables import (
     list_costs,
     measured_costs,
 )
-from dashboards.site.campaign.news import write_run_headline
+from dashboards.website.campaign.news import write_run_headline
 from flows.cli.report import print_costs
 
 NAN = math.nan

@@ -17,8 +17,8 @@ from benchcore.store.duels import list_campaigns, list_newest_campaigns
 from benchcore.store.reports.changes import list_changes
 from dashboards import publish
 from dashboards.publish import find_newest_night
-from dashboards.site.campaign.news import write_verdict
-from dashboards.site.files import SiteFiles
+from dashboards.website.campaign.news import write_verdict
+from dashboards.website.files import WebsiteFiles
 
 
 def test_a_new_site_gets_the_newest_campaigns(
@@ -32,7 +32,7 @@ def test_a_new_site_gets_the_newest_campaigns(
     newest = list_newest_campaigns(engine, 12)
     assert newest == every[-len(newest) :] and 1 <= len(newest) < len(every)
     publish.publish_campaign(state, every[0])
-    files = SiteFiles(state.site)
+    files = WebsiteFiles(state.website)
     names = {each["name"] for each in files.read("catalog")["campaigns"]}
     assert names == {every[0], *newest}
     left = len(every) - len(newest) - 1
@@ -46,7 +46,7 @@ def test_a_night_is_given_only_the_changes_that_were_opened_in_it(
 ) -> None:
     state = open_state(tmp_path / "state")
     shutil.copy(nights.root / "deadheat.db", state.root / "deadheat.db")
-    shutil.copytree(nights.site, state.site, dirs_exist_ok=True)
+    shutil.copytree(nights.website, state.website, dirs_exist_ok=True)
     given = list[tuple[datetime, str | None, list[int]]]()
 
     def record(counts: Any, until: str | None, changes: Any, **more: Any) -> str:
@@ -55,9 +55,9 @@ def test_a_night_is_given_only_the_changes_that_were_opened_in_it(
         return write_verdict(counts, until, changes, **more)
 
     monkeypatch.setattr(publish, "write_verdict", record)
-    before = [each["verdict"] for each in SiteFiles(state.site).read("catalog")["campaigns"]]
+    before = [each["verdict"] for each in WebsiteFiles(state.website).read("catalog")["campaigns"]]
     publish.refresh_pages(state)
-    after = [each["verdict"] for each in SiteFiles(state.site).read("catalog")["campaigns"]]
+    after = [each["verdict"] for each in WebsiteFiles(state.website).read("catalog")["campaigns"]]
     assert before == after
     engine = open_database(state.database_url)
     opened = {each["id"]: (each["event"] or each)["opened_at"] for each in list_changes(engine)}
@@ -74,7 +74,7 @@ def test_without_a_night_no_page_claims_that_every_pair_counts(tmp_path: Path) -
     store_history(engine, state, [make_document(campaign="run-mlp-1")], wrong=[0])
     engine.dispose()
     publish.publish_campaign(state, "run-mlp-1")
-    health = str(SiteFiles(state.site).read("pages/health"))
+    health = str(WebsiteFiles(state.website).read("pages/health"))
     assert "No night has been measured yet" in health
     assert not any(each in health for each in ("Every pair counts", "No check failed"))
 
@@ -107,32 +107,32 @@ def test_a_night_that_a_wrong_clock_dated_far_ahead_is_not_tonight(
     ["data/catalog.js", "data/versions.js", "index.html", "assets/core.js", "assets/vega.js"],
 )
 def test_damaged_files_of_the_site_are_made_again(tmp_path: Path, damaged: str) -> None:
-    """A night publishes, and goes on to its alerts, whatever a crash left of the site."""
+    """A night publishes, and goes on to its alerts, whatever a crash left of the dashboard."""
     state = open_state(tmp_path)
     engine = open_database(state.database_url)
     store_history(engine, state, [make_document(campaign="run-mlp-1")])
     engine.dispose()
     publish.publish_campaign(state, "run-mlp-1")
-    path = state.site / damaged
+    path = state.website / damaged
     before = path.read_bytes()
     path.write_bytes(b"\xff" + before[1 : len(before) // 2])
     publish.publish_campaign(state, "run-mlp-1")
     if damaged == "data/catalog.js":  # it names the minute
-        files = SiteFiles(state.site)
+        files = WebsiteFiles(state.website)
         assert [each["name"] for each in files.read("catalog")["campaigns"]] == ["run-mlp-1"]
     else:
         assert path.read_bytes() == before
-    catalog = SiteFiles(state.site).path_of("catalog")
+    catalog = WebsiteFiles(state.website).path_of("catalog")
     catalog.write_bytes(b"\xff")
     publish.refresh_pages(state)
     catalog.write_bytes(b"\xff")
     publish.withdraw_campaign(state, "run-mlp-1", None)
-    assert SiteFiles(state.site).read("catalog")["campaigns"] == []
+    assert WebsiteFiles(state.website).read("catalog")["campaigns"] == []
 
 
 def test_a_page_with_a_wrong_byte_can_be_restored(tmp_path: Path) -> None:
     state = open_state(tmp_path)
-    path = SiteFiles(state.site).path_of("campaigns/run-mlp-1")
+    path = WebsiteFiles(state.website).path_of("campaigns/run-mlp-1")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff")
     before = publish.read_page(state, "run-mlp-1")

@@ -12,8 +12,8 @@ from stored_histories import store_history
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from dashboards.site.gather import read_campaigns
-from dashboards.site.health import link_suite
+from dashboards.website.gather import read_campaigns
+from dashboards.website.health import link_suite
 from data_checks.check import check_campaign
 from data_checks.data_docs import close_page, name_page
 
@@ -46,7 +46,7 @@ def test_each_suite_has_a_page_that_the_site_links(tmp_path: Path) -> None:
     (campaign,) = read_campaigns(state, engine, [CAMPAIGN])
     assert campaign.docs == set(pages)
     cell = link_suite(CAMPAIGN, "nightly contenders", campaign.docs)
-    assert isinstance(cell, dict) and (state.site / cell["href"]).is_file()
+    assert isinstance(cell, dict) and (state.website / cell["href"]).is_file()
     assert link_suite(CAMPAIGN, "telemetry", campaign.docs) == "telemetry"
     engine.dispose()
 

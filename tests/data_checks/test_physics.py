@@ -28,8 +28,8 @@ from benchcore.store.frames.ceilings import read_sentinels
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list, list_contenders, list_failures
-from dashboards.site.campaign.tonight import describe_campaign
-from dashboards.site.gather import read_campaigns
+from dashboards.website.campaign.tonight import describe_campaign
+from dashboards.website.gather import read_campaigns
 from data_checks.check import check_campaign
 
 SUITES = {"physics", "judged physics"}

@@ -23,7 +23,7 @@ from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.incoming.proofs import list_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from dashboards.publish import publish_campaign
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
@@ -91,7 +91,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     (ratio,) = judge_and_list(engine, "broken")
     assert not ratio["counts"]
     publish_campaign(state, "broken")
-    page = SiteFiles(state.site).read("campaigns/broken")
+    page = WebsiteFiles(state.website).read("campaigns/broken")
     assert page["sentence"].startswith("Nothing counts: in 1 of 1 pairs")
     assert "not the same function" in str(page["blocks"])
     (cell,) = page["cells"]

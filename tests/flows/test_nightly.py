@@ -26,7 +26,7 @@ from result_documents import spool_ceiling
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 
 pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
@@ -90,7 +90,7 @@ def test_the_night_compares_frameworks_and_versions(
             assert ratio["low"] <= ratio["speedup"] <= ratio["high"]
             assert ratio["num_starts"] == 2
     assert Path(resumed["dashboard"]).is_file()
-    shown = SiteFiles(session_state.site).read(f"campaigns/{CAMPAIGN}")
+    shown = WebsiteFiles(session_state.website).read(f"campaigns/{CAMPAIGN}")
     assert shown["name"] == CAMPAIGN and shown["sentence"]
 
 

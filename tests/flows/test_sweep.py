@@ -47,7 +47,7 @@ def test_a_sweep_from_the_form_shows_its_curve_and_fails_if_nothing_was_measured
         (128, "unsupported", "unsupported"),
     ]
     assert artifacts["curve-sweep-mlp"]["data"].startswith("data:image/svg+xml,")
-    pages = session_state.site.glob("sweep-mlp-*/sweep.html")
+    pages = session_state.website.glob("sweep-mlp-*/sweep.html")
     assert "infer_b128" in max(pages, key=lambda each: each.stat().st_mtime).read_text()
     wrong = sweep(_ask(values=["1", "3"]), return_state=True)
     assert wrong.is_failed() and "batch '3', but none matches" in (wrong.message or "")

@@ -36,8 +36,8 @@ from benchcore.store.duels import list_unchecked_campaigns, replace_failed_check
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.incoming.ingest import ingest_spool
 from dashboards.readme import BEGIN, END
-from dashboards.site.files import SiteFiles
 from dashboards.to_wandb.runs import list_waiting, send_runs
+from dashboards.website.files import WebsiteFiles
 from data_checks.check import check_campaign
 from data_checks.validation import CheckError
 from tasks.campaign_run import _measure_all, conclude_campaign, run_campaign
@@ -69,8 +69,8 @@ def _conclude(campaign: str, state: State) -> None:
 
 def _site(state: State) -> dict[str, str]:
     """The existing pages: their campaigns and their texts."""
-    pages = {page: page.read_text(encoding="utf-8") for page in state.site.rglob("*.html")}
-    return {str(page.relative_to(state.site)): text for page, text in pages.items()}
+    pages = {page: page.read_text(encoding="utf-8") for page in state.website.rglob("*.html")}
+    return {str(page.relative_to(state.website)): text for page, text in pages.items()}
 
 
 def test_a_page_is_withdrawn_if_the_run_cannot_publish_it(
@@ -95,10 +95,10 @@ def test_a_page_is_withdrawn_if_the_run_cannot_publish_it(
         with pytest.raises(OSError, match="is gone"):
             _conclude("newer", state)
     assert _site(state) == before
-    assert SiteFiles(state.site).read("campaigns/newer") is None
+    assert WebsiteFiles(state.website).read("campaigns/newer") is None
 
     _conclude("newer", state)
-    own = SiteFiles(state.site).path_of("campaigns/newer")
+    own = WebsiteFiles(state.website).path_of("campaigns/newer")
     own.write_text("as it was")
     with monkeypatch.context() as broken:
         broken.setattr(module, "create_link_artifact", refuse)

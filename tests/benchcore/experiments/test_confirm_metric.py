@@ -31,7 +31,7 @@ from benchcore.store.database import Engine
 from benchcore.store.history.events import list_events
 from benchcore.store.history.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 from benchcore.store.reports.changes import list_changes
-from dashboards.site.campaign.news import describe_change
+from dashboards.website.campaign.news import describe_change
 
 NUM, SINCE = 30, 18
 

@@ -111,7 +111,7 @@ def test_old_nights_lose_their_files_and_environments_and_newer_ones_nothing(sta
 
 
 def test_pages_of_older_duels_go_unless_a_shared_page_links_them(state: State) -> None:
-    pages, shared = state.site / "data" / "duels", state.site / "data" / "pages"
+    pages, shared = state.website / "data" / "duels", state.website / "data" / "pages"
     for folder in (pages, shared):
         folder.mkdir(parents=True)
     old, linked, new = (pages / f"{number:016x}.js" for number in range(3))
@@ -136,7 +136,7 @@ def test_data_docs_of_older_nights_go_unless_a_page_that_stays_links_them(state:
     for folder in docs.values():
         folder.mkdir(parents=True)
         (folder / "index.html").write_text("x" * 5000)
-    pages, shared = state.site / "data" / "duels", state.site / "data" / "pages"
+    pages, shared = state.website / "data" / "duels", state.website / "data" / "pages"
     for folder in (pages, shared):
         folder.mkdir(parents=True)
     page = pages / f"{7:016x}.js"

@@ -29,7 +29,7 @@ from benchcore.store.history.suspicions import (
 from benchcore.store.models import EventRow, SuspicionRow
 from benchcore.store.reports.changes import list_changes
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
-from dashboards.site.campaign.news import find_size
+from dashboards.website.campaign.news import find_size
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from site_nights import HOSTILE
+from dashboard_nights import HOSTILE
 
 from dashboards.studies.sweep_page import (
     describe_crossing,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from site_nights import HOSTILE
+from dashboard_nights import HOSTILE
 
 from dashboards.studies.waterfall_page import (
     describe_total,

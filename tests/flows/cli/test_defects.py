@@ -11,7 +11,7 @@ from command_line import run_here
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_blocks", "forked_contenders")
 
@@ -37,5 +37,5 @@ def test_real_sides_that_are_wrong_on_purpose_are_raced_and_caught(
     assert "prevented by the clock" in guards["jax-not-waited-for"]
     page = Path(found["page"])
     assert page.name == "defects.html"
-    own = SiteFiles(page.parents[1]).read(f"campaigns/{page.parent.name}")
+    own = WebsiteFiles(page.parents[1]).read(f"campaigns/{page.parent.name}")
     assert f"{page.parent.name}/defects.html" in str(own["top"])

@@ -24,7 +24,7 @@ from benchcore.store.history.suspicions import refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
 from dashboards.publish import publish_campaign
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 from flows.cli.confirm import print_confirmation
 from flows.cli.main import app, main
 from tasks import alerts
@@ -93,7 +93,7 @@ def test_a_confirmation_adds_its_event_to_the_dashboard(root: Path) -> None:
     state = State(root)
     save_plan(make_plan("history"), campaign_folder(state, "history") / "plan.json")
     publish_campaign(state, "history")
-    page = SiteFiles(state.site).path_of("pages/events")
+    page = WebsiteFiles(state.website).path_of("pages/events")
     page.unlink()
     done = CliRunner().invoke(app, ["confirm", "--state", str(root)], catch_exceptions=False)
     assert done.exit_code == 0, done.output

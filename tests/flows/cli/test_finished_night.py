@@ -136,7 +136,7 @@ def test_a_night_whose_build_failed_is_not_recalled(
 
 
 def test_a_missing_page_is_published_again(first: Ended, state: State) -> None:
-    page = state.site / CAMPAIGN / "index.html"
+    page = state.website / CAMPAIGN / "index.html"
     page.unlink()
     again = run_here(*_arguments(state))
     assert again.returncode == 0 and again.stdout == first.stdout

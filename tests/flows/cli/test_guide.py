@@ -19,8 +19,8 @@ from stored_histories import open_history
 from benchcore.state import open_state
 from benchcore.store.models import PairRatio
 from benchcore.store.reports.guide import GuideFilter, find_break_even, list_answers
-from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
-from dashboards.site.guide_pages.guide import (
+from dashboards.website.glossary import CHECKS, GLOSSARY, list_terms
+from dashboards.website.guide_pages.guide import (
     describe_answer,
     guide_page,
     list_columns,

@@ -35,7 +35,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.incoming.ingest import ingest_spool
 from dashboards.frames import counting
 from dashboards.publish import publish_campaign
-from dashboards.site.files import SiteFiles
+from dashboards.website.files import WebsiteFiles
 from data_checks.check import check_campaign
 
 Found = dict[str, Any]
@@ -250,8 +250,8 @@ def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -
     plan = draft_study(RESNET, Placement(campaign=CAMPAIGN))
     save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
     page = publish_campaign(state, CAMPAIGN)
-    assert page == state.site / CAMPAIGN / "index.html"
-    files = SiteFiles(state.site)
+    assert page == state.website / CAMPAIGN / "index.html"
+    files = WebsiteFiles(state.website)
     assert files.read("catalog")["newest_night"] == ""
     assert files.read(f"campaigns/{CAMPAIGN}")["sentence"].startswith("Nothing counts")
 

@@ -38,8 +38,8 @@ from benchcore.store.models import DuelRun, SuspicionRow
 from benchcore.store.records import FailedCheck
 from benchcore.store.reports.changes import list_changes
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
-from dashboards.site.campaign.news import find_size
-from dashboards.site.events import events_page, open_events
+from dashboards.website.campaign.news import find_size
+from dashboards.website.events import events_page, open_events
 
 
 @pytest.fixture

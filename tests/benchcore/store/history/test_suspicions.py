@@ -29,7 +29,7 @@ from benchcore.store.history.unmeasured_suspicions import end_unmeasured
 from benchcore.store.models import SuspicionRow
 from benchcore.store.reports.changes import list_changes
 from benchcore.verdict.history.thresholds import GONE_NIGHTS
-from dashboards.site.events import events_page
+from dashboards.website.events import events_page
 
 LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
 SHIFTED = LOGS + 0.06 * (np.arange(24) >= 16)
