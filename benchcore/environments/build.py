@@ -23,7 +23,7 @@ from benchcore.cell.processes.launch import inherited_environ
 from benchcore.environments import contents
 from benchcore.environments.child_lifetime import tie
 from benchcore.environments.interpreters import query_python
-from benchcore.environments.locks import (
+from benchcore.environments.package_locks import (
     Accelerator,
     Lock,
     lock_release,

@@ -18,7 +18,7 @@ from slow_environments import make_slow
 from typer.testing import CliRunner
 
 from benchcore.environments.contents import list_files
-from benchcore.environments.locks import Lock
+from benchcore.environments.package_locks import Lock
 from benchcore.environments.version_requests import Release, Request, parse_request
 from benchcore.errors import UserError
 from benchcore.experiments.changes.bisect import BisectRequest, Candidates

@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from benchcore.environments.build import provision_locked
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.locks import (
+from benchcore.environments.package_locks import (
     Accelerator,
     Lock,
     UnresolvableError,

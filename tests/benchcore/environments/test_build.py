@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from benchcore.environments import build as environments
-from benchcore.environments import locks as environment_locks
+from benchcore.environments import package_locks
 from benchcore.environments.build import (
     is_unchanged,
     is_whole,
@@ -26,7 +26,7 @@ from benchcore.environments.build import (
     remove_packages,
 )
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.locks import Lock, lock_release, parse_lock
+from benchcore.environments.package_locks import Lock, lock_release, parse_lock
 from benchcore.environments.templates import Template, load_template, template_folder
 from benchcore.environments.uv_command import UvAnswer
 from benchcore.environments.version_requests import Release, parse_request, resolve
@@ -133,7 +133,7 @@ def _record_compilations(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[t
         queried.append((arguments, stdin))
         return UvAnswer(output=answer, message="", failure=None, offline=False)
 
-    monkeypatch.setattr(environment_locks, "run_uv_or_cached", compile_)
+    monkeypatch.setattr(package_locks, "run_uv_or_cached", compile_)
     return queried
 
 
@@ -184,12 +184,12 @@ def _offer(monkeypatch: pytest.MonkeyPatch, builds: dict[str, str | None]) -> li
         failure = None if found else "unsatisfiable"
         return UvAnswer(output=found or "", message="not here", failure=failure, offline=False)
 
-    monkeypatch.setattr(environment_locks, "run_uv_or_cached", compile_)
+    monkeypatch.setattr(package_locks, "run_uv_or_cached", compile_)
     return queried
 
 
 def _drive(monkeypatch: pytest.MonkeyPatch, cuda: int | None) -> None:
-    monkeypatch.setattr(environment_locks.gpu, "driver_cuda", lambda: cuda)
+    monkeypatch.setattr(package_locks.gpu, "driver_cuda", lambda: cuda)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_cuda_build_proves_itself_on_the_gpu_where_there_is_one(
     messages: list[str] = []
     device = environments._pick_device("cuda", messages.append)
     code = f"import os; assert (os.environ.get('JAX_PLATFORMS'), device) == {(platforms, device)!r}"
-    template = environment_locks.Template(verification=code)
+    template = package_locks.Template(verification=code)
     assert environments._verify(Path(sys.executable), template, device, complete=True) == []
     assert [each.rpartition(": ")[2] for each in messages] == reported
 
@@ -314,7 +314,7 @@ def test_the_chosen_torch_build_is_reported_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queried = _record_compilations(monkeypatch, "torch==2.15.0+cpu\n")
-    monkeypatch.setattr(environment_locks, "_cpu_index_failure", lambda: silence)
+    monkeypatch.setattr(package_locks, "_cpu_index_failure", lambda: silence)
     template = load_template("torch", template_folder())
 
     lock = lock_release(_release("torch", "2.15.0"), template, accelerator)
