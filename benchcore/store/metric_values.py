@@ -73,7 +73,7 @@ def read_contenders(
         .options(load_only(*_columns_of(metrics), raiseload=True))
         .execution_options(yield_per=500)
     )
-    needs_device = any(each.place == _DISPATCH for each in metrics)
+    needs_device = any(each.path == _DISPATCH for each in metrics)
     on_gpu = _list_on_gpu(session, runs) if needs_device else set()
     rows = session.execute(query)
     for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
@@ -94,7 +94,7 @@ def _read_errors(
     found = defaultdict(lambda: {each.key: {} for each in metrics})
     if not metrics:
         return found
-    keys = {each.place.removeprefix("proof."): each.key for each in metrics}
+    keys = {each.path.removeprefix("proof."): each.key for each in metrics}
     is_a = Proof.a_key == ContenderRun.environment_key
     error = func.max(case((is_a, Proof.a_error), else_=Proof.b_error))
     contender = (ContenderRun.duel_run, ContenderRun.name)
@@ -267,14 +267,14 @@ def count_operations(profile: Mapping[str, Any] | None) -> int | None:
 
 def _columns_of(metrics: Iterable[Metric]) -> list[InstrumentedAttribute[Any]]:
     """The columns of a start that hold these metrics."""
-    roots = {each.place.partition(".")[0] for each in metrics}
+    roots = {each.path.partition(".")[0] for each in metrics}
     names = {"caches", "stages"} | (roots - {"memory", "warm"})
-    names |= {each.place.partition(".")[2] for each in metrics if each.place.startswith("memory.")}
+    names |= {each.path.partition(".")[2] for each in metrics if each.path.startswith("memory.")}
     return [getattr(StartRun, name) for name in sorted(names)]
 
 
 def _read(metric: Metric, start: StartRun, on_gpu: bool) -> float | None:
-    root, _, name = metric.place.partition(".")
+    root, _, name = metric.path.partition(".")
     if metric.key in _CACHES_OF:
         had = start.caches == _CACHES_OF[metric.key]
         return sum_compilation(start.stages) if had else None
@@ -284,7 +284,7 @@ def _read(metric: Metric, start: StartRun, on_gpu: bool) -> float | None:
         return getattr(start, name)
     if root == "measured":
         return (start.measured or {}).get(name)
-    if metric.place == _DISPATCH:
+    if metric.path == _DISPATCH:
         step = profile_step(start.profile, on_gpu=on_gpu)
         return None if step is None else step.dispatch_ns
     if root == "profile":

@@ -27,7 +27,7 @@ class Metric:
 
     key: str
     """Its column in the frames of contenders and starts, and its key in what commands print."""
-    place: str
+    path: str
     """Its path in a start of the result document; empty = computed from other metrics."""
     unit: Unit
     """Decides how it is formatted (`dashboards.formatting.format_metric`)."""
@@ -69,80 +69,80 @@ class Metric:
     @property
     def of_pass(self) -> bool:
         """Whether a process of its own measures it, after the starts."""
-        return self.place.partition(".")[0] in ("memory", "energy", "profile", "warm", "measured")
+        return self.path.partition(".")[0] in ("memory", "energy", "profile", "warm", "measured")
 
     @property
     def measured_key(self) -> str | None:
         """Its key in `measured`, for metrics without a column of their own."""
-        return self.place.removeprefix(_MEASURED) if self.place.startswith(_MEASURED) else None
+        return self.path.removeprefix(_MEASURED) if self.path.startswith(_MEASURED) else None
 
 
 # fmt: off
 METRICS: tuple[Metric, ...] = (
-    Metric(key=STEP_TIME, place="blocks", unit="ns", over_starts="median",
+    Metric(key=STEP_TIME, path="blocks", unit="ns", over_starts="median",
            heading="Step time", noun="step time", scale=STEP_SCALE),
-    Metric(key="items_per_s", place="", unit="per_s", better="higher",
+    Metric(key="items_per_s", path="", unit="per_s", better="higher",
            heading="Items per second, queued"),
-    Metric(key="latency_p50_ns", place="latency_ns", unit="ns",
+    Metric(key="latency_p50_ns", path="latency_ns", unit="ns",
            heading="Latency, median", on_page=True),
-    Metric(key="latency_p95_ns", place="latency_ns", unit="ns",
+    Metric(key="latency_p95_ns", path="latency_ns", unit="ns",
            heading="Latency, p95", on_page=True, noun="p95 latency",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
-    Metric(key="latency_p99_ns", place="latency_ns", unit="ns", heading="Latency, p99"),
-    Metric(key="latency_mean_ns", place="latency_ns", unit="ns", heading="Latency, mean"),
-    Metric(key="latency_sd_ns", place="latency_ns", unit="ns",
+    Metric(key="latency_p99_ns", path="latency_ns", unit="ns", heading="Latency, p99"),
+    Metric(key="latency_mean_ns", path="latency_ns", unit="ns", heading="Latency, mean"),
+    Metric(key="latency_sd_ns", path="latency_ns", unit="ns",
            heading="Latency, sd"),
-    Metric(key="latency_min_ns", place="latency_ns", unit="ns", heading="Latency, min"),
-    Metric(key="latency_max_ns", place="latency_ns", unit="ns", heading="Latency, max"),
-    Metric(key="host_boundness", place="", unit="factor",
+    Metric(key="latency_min_ns", path="latency_ns", unit="ns", heading="Latency, min"),
+    Metric(key="latency_max_ns", path="latency_ns", unit="ns", heading="Latency, max"),
+    Metric(key="host_boundness", path="", unit="factor",
            heading="Latency / step time", on_page=True),
-    Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
+    Metric(key="planned_bytes", path="memory.planned_bytes", unit="bytes", over_starts="max",
            heading="Memory planned", on_page=True, noun="planned memory",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
-    Metric(key="allocator_peak_bytes", place="memory.allocator_peak_bytes", unit="bytes",
+    Metric(key="allocator_peak_bytes", path="memory.allocator_peak_bytes", unit="bytes",
            over_starts="max", heading="Allocator peak", on_page=True, noun="allocator peak",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
-    Metric(key="process_peak_bytes", place="memory.process_peak_bytes", unit="bytes",
+    Metric(key="process_peak_bytes", path="memory.process_peak_bytes", unit="bytes",
            over_starts="max", heading="Process peak", on_page=True, noun="peak process memory",
            scale=SeriesScale(smallest=0.02, noise_floor=0.002, exact=True)),
-    Metric(key="process_baseline_bytes", place="memory.process_baseline_bytes", unit="bytes",
+    Metric(key="process_baseline_bytes", path="memory.process_baseline_bytes", unit="bytes",
            over_starts="max", heading="Process memory before work", on_page=True),
-    Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True,
+    Metric(key="gross_mj", path="energy", unit="mj", heading="Energy per step", on_page=True,
            noun="energy per step", scale=SeriesScale(smallest=0.02, noise_floor=0.005)),
-    Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),
-    Metric(key="gross_high_mj", place="energy", unit="mj", heading="Energy, high"),
-    Metric(key="net_mj", place="energy", unit="mj", heading="Net of idle", on_page=True),
-    Metric(key="program_ops", place="profile.program", unit="count",
+    Metric(key="gross_low_mj", path="energy", unit="mj", heading="Energy, low"),
+    Metric(key="gross_high_mj", path="energy", unit="mj", heading="Energy, high"),
+    Metric(key="net_mj", path="energy", unit="mj", heading="Net of idle", on_page=True),
+    Metric(key="program_ops", path="profile.program", unit="count",
            heading="Operations compiled", noun="number of compiled operations",
            # Its bound is far below one operation of the largest program.
            scale=SeriesScale(smallest=0.0, noise_floor=1e-6, smallest_count=1.0, exact=True)),
-    Metric(key="host_dispatch_ns", place="profile.dispatch", unit="ns", heading="Host dispatch",
+    Metric(key="host_dispatch_ns", path="profile.dispatch", unit="ns", heading="Host dispatch",
            noun="host dispatch time", scale=SeriesScale(smallest=0.15, noise_floor=0.05)),
-    Metric(key="trace_s", place="stages.trace", unit="s", heading="Tracing", noun="tracing time",
+    Metric(key="trace_s", path="stages.trace", unit="s", heading="Tracing", noun="tracing time",
            scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
-    Metric(key="lower_s", place="stages.lower", unit="s", heading="Lowering",
+    Metric(key="lower_s", path="stages.lower", unit="s", heading="Lowering",
            noun="lowering time", scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
-    Metric(key="first_run_s", place="stages.first_run", unit="s", heading="First step",
+    Metric(key="first_run_s", path="stages.first_run", unit="s", heading="First step",
            noun="time of the first step", scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
-    Metric(key="cold_compile_s", place="stages", unit="s",
+    Metric(key="cold_compile_s", path="stages", unit="s",
            heading="Compilation, caches empty", noun="compile time",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
-    Metric(key="numpy_step_ns", place="measured.numpy_step_ns", unit="ns", over_starts="median",
+    Metric(key="numpy_step_ns", path="measured.numpy_step_ns", unit="ns", over_starts="median",
            heading="The same in NumPy", on_page=True),
-    Metric(key="new_shape_s", place="measured.new_shape_s", unit="s", over_starts="max",
+    Metric(key="new_shape_s", path="measured.new_shape_s", unit="s", over_starts="max",
            heading="First step of a new shape", on_page=True, noun="first step of a new shape",
            scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
-    Metric(key="after_new_shapes", place="measured.after_new_shapes", unit="factor",
+    Metric(key="after_new_shapes", path="measured.after_new_shapes", unit="factor",
            over_starts="max", heading="Step after new shapes", on_page=True),
-    Metric(key="communicated_bytes", place="measured.communicated_bytes", unit="bytes",
+    Metric(key="communicated_bytes", path="measured.communicated_bytes", unit="bytes",
            over_starts="max", heading="Exchanged by devices", on_page=True,
            noun="communication of devices",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
-    Metric(key="state_bytes_per_device", place="measured.state_bytes_per_device", unit="bytes",
+    Metric(key="state_bytes_per_device", path="measured.state_bytes_per_device", unit="bytes",
            over_starts="max", heading="State per device", on_page=True,
            noun="state per device",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
-    Metric(key="warm_compile_s", place="warm", unit="s", heading="Compilation, caches filled",
+    Metric(key="warm_compile_s", path="warm", unit="s", heading="Compilation, caches filled",
            noun="compile time with filled caches",
            scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
 )
@@ -151,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
 ERRORS = tuple(
     Metric(
         key=f"{quantity}_error",
-        place=f"proof.{quantity}",
+        path=f"proof.{quantity}",
         unit="factor",
         heading=f"Error of the {noun}",
         noun=f"error of the {noun} against float64",
@@ -174,9 +174,9 @@ ERRORS = tuple(
 """What an environment's proof measured against the float64 reference, by quantity: only series have
 these."""
 
-OF_SAMPLES = tuple(each.key for each in METRICS if each.place in ("latency_ns", "energy"))
+OF_SAMPLES = tuple(each.key for each in METRICS if each.path in ("latency_ns", "energy"))
 """Computed from the samples of all starts of a contender."""
-IN_COLUMNS = tuple(each.key for each in METRICS if each.place.startswith("memory."))
+IN_COLUMNS = tuple(each.key for each in METRICS if each.path.startswith("memory."))
 """Stored as columns of `start_run`."""
 IN_MEASURED = tuple(each for each in METRICS if each.measured_key is not None)
 """Stored by key in the column `start_run.measured`."""

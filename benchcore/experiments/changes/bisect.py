@@ -146,8 +146,8 @@ def _check_metric(target: BisectTarget) -> None:
             f"{target.case}, and {target.workload} has no proof of the use case {use_case!r}; "
             "choose another --workload, --case or --metric"
         )
-    if metric.place.removeprefix("proof.") not in proven:
-        measured = ", ".join(each.key for each in ERRORS if each.place[len("proof.") :] in proven)
+    if metric.path.removeprefix("proof.") not in proven:
+        measured = ", ".join(each.key for each in ERRORS if each.path[len("proof.") :] in proven)
         raise UserError(
             f"wanted a metric that the proof of {target.workload} {target.case} measures "
             f"({measured}), got {target.metric!r}; choose one with --metric"
