@@ -56,6 +56,20 @@ __all__ = [
 _BUSY_TIMEOUT_MS = 60_000
 _MIGRATION_LOCK = 0xDEAD_4EA7
 """Key of PostgreSQL's advisory lock around a migration."""
+_WATCHED = {
+    "connect_timeout": 30,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Parameters of PostgreSQL's client, unless the URL has others: a server whose machine is gone is
+given up after a minute, not after two hours."""
+_LONGEST_IDLE_MS = 600_000
+"""PostgreSQL ends a transaction that is left open for so long, as by a suspended process: others
+wait for its locks."""
+_IDLE_TOO_LONG = "25P03"
+"""PostgreSQL's state of such a transaction."""
 
 
 def open_database(url: str, *, made_up: bool = False) -> Engine:
@@ -156,13 +170,31 @@ def count_rows(url: str) -> dict[str, int]:
 def _make_engine(url: str) -> Engine:
     try:
         # Less than half of the time of the standard library's.
-        return create_engine(url, json_serializer=_dump_json, json_deserializer=orjson.loads)
+        engine = create_engine(url, json_serializer=_dump_json, json_deserializer=orjson.loads)
     except (ArgumentError, ImportError, ValueError) as error:
         raise UserError(
             "wanted a database as an SQLAlchemy URL such as sqlite:////folder/file.db or "
             f"postgresql+psycopg://user@host/name, but {error}; correct the URL, or "
             "DEADHEAT_DATABASE_URL"
         ) from error
+    if engine.driver == "psycopg":
+        event.listen(engine, "do_connect", _watch_server)
+        event.listen(engine, "connect", _limit_idle_time)
+    return engine
+
+
+def _watch_server(
+    _dialect: object, _record: object, _arguments: object, parameters: dict[str, Any]
+) -> None:
+    for name, value in _WATCHED.items():
+        parameters.setdefault(name, value)
+
+
+def _limit_idle_time(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute(f"SET idle_in_transaction_session_timeout = {_LONGEST_IDLE_MS}")
+    cursor.close()
+    connection.commit()
 
 
 def _dump_json(value: object) -> str:
@@ -307,10 +339,12 @@ def is_damaged(error: Exception) -> bool:
 def is_unreachable(error: Exception) -> bool:
     """Whether a database's server took no connection, or ended one."""
     cause = error.__cause__ if isinstance(error, UserError) else error
-    if not isinstance(cause, OperationalError) or isinstance(cause.orig, sqlite3.Error):
+    if not isinstance(cause, DBAPIError) or isinstance(cause.orig, sqlite3.Error):
         return False
-    state = getattr(cause.orig, "sqlstate", None)  # null: it never connected
-    return state is None or state.startswith(("08", "57P"))
+    state = getattr(cause.orig, "sqlstate", None)
+    if state is None:  # it never connected
+        return isinstance(cause, OperationalError)
+    return state.startswith(("08", "57P", _IDLE_TOO_LONG))
 
 
 def is_database_error(error: Exception) -> bool:

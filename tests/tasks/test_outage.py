@@ -10,7 +10,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from prefect.states import exception_to_failed_state
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InternalError, OperationalError
 
 from benchcore.errors import UserError
 from tasks import pipeline
@@ -26,12 +26,19 @@ def _refused() -> UserError:
     return error
 
 
+def _end_idle() -> InternalError:
+    """What a process finds that was suspended within a transaction."""
+    cause = psycopg.errors.IdleInTransactionSessionTimeout("terminating connection")
+    return InternalError("SELECT 1", None, cause)
+
+
 @pytest.mark.parametrize(
     ("error", "again"),
     [
         (_wrap(psycopg.errors.AdminShutdown("terminating connection")), True),
         (_wrap(psycopg.errors.ConnectionFailure("server closed the connection")), True),
         (_refused(), True),
+        (_end_idle(), True),
         (_wrap(psycopg.errors.DiskFull("no space left")), False),
         (_wrap(psycopg.errors.QueryCanceled("canceled")), False),
         (_wrap(sqlite3.OperationalError("database is locked")), False),
