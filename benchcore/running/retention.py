@@ -97,7 +97,9 @@ def list_removals(
 def list_unneeded(state: State, keep_nights: int) -> list[Removal]:
     """`list_removals`, but for the environments that an undecided suspicion or an open event
     compares."""
-    needed = list_open_environments(open_database(state.database_url))
+    engine = open_database(state.database_url)
+    needed = list_open_environments(engine)
+    engine.dispose()
     return list_removals(state, keep_nights, needed)
 
 

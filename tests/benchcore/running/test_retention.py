@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from result_documents import DUEL_RUN, make_document
+from stored_histories import add_suspicion
 
 from benchcore.environments.build import list_environments, read_record
 from benchcore.errors import UserError
@@ -21,11 +23,14 @@ from benchcore.running.retention import (
     DATA_DOCS,
     list_removals,
     list_sizes,
+    list_unneeded,
     read_keep_nights,
     remove,
 )
 from benchcore.state import State, open_state
+from benchcore.store.database import open_database
 from benchcore.store.incoming import packs
+from benchcore.store.incoming.ingest import insert_documents
 
 DAY_S = 86_400.0
 NAMES = ("oldest", "older", "newest")
@@ -167,6 +172,17 @@ def test_two_campaigns_of_one_day_are_one_night(state: State) -> None:
 
 def test_an_environment_that_an_undecided_suspicion_compares_is_kept(state: State) -> None:
     remove(list_removals(state, 1, {"key-of-oldest"}))
+    assert _built(state) == {"of-oldest", "of-newest", "shared"}
+
+
+def test_the_database_names_the_environments_that_are_kept(state: State) -> None:
+    document = make_document()
+    document["contenders"][0]["environment"]["key"] = "key-of-oldest"
+    engine = open_database(state.database_url)
+    insert_documents(engine, [document])
+    add_suspicion(engine, DUEL_RUN)
+    engine.dispose()
+    remove(list_unneeded(state, 1))
     assert _built(state) == {"of-oldest", "of-newest", "shared"}
 
 

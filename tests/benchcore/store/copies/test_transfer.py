@@ -40,6 +40,16 @@ def _dump(engine: Engine) -> dict[str, list[str]]:
 @pytest.fixture
 def filled(state: State, engine: Engine) -> Engine:
     """Three nights; the last two of a new version; a check failed."""
+    return _fill(state, engine)
+
+
+@pytest.fixture
+def each_filled(state: State, each_engine: Engine) -> Engine:
+    """As `filled`, on both engines."""
+    return _fill(state, each_engine)
+
+
+def _fill(state: State, engine: Engine) -> Engine:
     newer = dataclasses.replace(JAX, name="jax-0.9.1", version="0.9.1")
     for document in make_history([0.1, 0.2, 0.3], later=[newer, TORCH], since=1):
         spool_document(state.spool, document)
@@ -155,13 +165,13 @@ def test_an_interrupted_copy_leaves_the_other_database_empty(
     other.dispose()
 
 
-def test_rows_without_their_parts_are_damage(filled: Engine) -> None:
-    assert find_damage(filled) == []
-    with Session(filled) as session, session.begin():
+def test_rows_without_their_parts_are_damage(each_filled: Engine) -> None:
+    assert find_damage(each_filled) == []
+    with Session(each_filled) as session, session.begin():
         first, second, _ = session.scalars(select(DuelRun.id).order_by(DuelRun.id))
         session.execute(delete(StartRun).where(StartRun.duel_run == first))
         session.execute(delete(ContenderRun).where(ContenderRun.duel_run == second))
-    assert sorted(find_damage(filled)) == [
+    assert sorted(find_damage(each_filled)) == [
         f"duel run {first} has 3 of the 5 rows of its document",
         f"duel run {second} has 1 of the 5 rows of its document",
     ]

@@ -45,6 +45,16 @@ from dashboards.website.events import events_page, open_events
 @pytest.fixture
 def shifted(state: State, engine: Engine) -> Engine:
     """16 nights, at a new level since the eleventh, when a version came."""
+    return _shift(engine, state)
+
+
+@pytest.fixture
+def each_shifted(state: State, each_engine: Engine) -> Engine:
+    """As `shifted`, on both engines."""
+    return _shift(each_engine, state)
+
+
+def _shift(engine: Engine, state: State) -> Engine:
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
     store_history(engine, state, make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10))
     refresh_suspicions(engine)
@@ -62,27 +72,27 @@ def test_a_suspicion_names_both_sides_before_and_after_it(shifted: Engine) -> No
 
 
 def test_environments_of_an_undecided_suspicion_are_needed_and_of_a_decided_one_not(
-    shifted: Engine,
+    each_shifted: Engine,
 ) -> None:
-    subject = read_suspicion(shifted, 1)
+    subject = read_suspicion(each_shifted, 1)
     compared = {subject.a_old.environment_key, subject.a_new.environment_key}
-    assert compared < list_open_environments(shifted)
-    with Session(shifted) as session, session.begin():
+    assert compared < list_open_environments(each_shifted)
+    with Session(each_shifted) as session, session.begin():
         session.get_one(SuspicionRow, 1).state = "confirmed"
-    assert list_open_environments(shifted) == set()
+    assert list_open_environments(each_shifted) == set()
 
 
-def test_environments_of_an_event_are_needed_until_it_is_closed(shifted: Engine) -> None:
-    subject = read_suspicion(shifted, 1)
+def test_environments_of_an_event_are_needed_until_it_is_closed(each_shifted: Engine) -> None:
+    subject = read_suspicion(each_shifted, 1)
     compared = {subject.a_old.environment_key, subject.a_new.environment_key}
-    store_finding(shifted, 1, make_finding())
-    (event,) = list_events(shifted)
+    store_finding(each_shifted, 1, make_finding())
+    (event,) = list_events(each_shifted)
     for state in ("investigating", "infrastructure"):
-        assert compared < list_open_environments(shifted)
-        move_event(shifted, event["id"], state, who="ada")
-    assert compared < list_open_environments(shifted)
-    move_event(shifted, event["id"], "accepted", who="ada")
-    assert list_open_environments(shifted) == set()
+        assert compared < list_open_environments(each_shifted)
+        move_event(each_shifted, event["id"], state, who="ada")
+    assert compared < list_open_environments(each_shifted)
+    move_event(each_shifted, event["id"], "accepted", who="ada")
+    assert list_open_environments(each_shifted) == set()
 
 
 def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: Engine) -> None:

@@ -65,7 +65,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
     assert len(list((state.spool / CAMPAIGN).iterdir())) == 3
 
 
-def test_a_row_holds_the_values_of_its_document(engine: Engine, state: State) -> None:
+def test_a_row_holds_the_values_of_its_document(each_engine: Engine, state: State) -> None:
     document = make_document()
     document["allocation"]["slurm"] = SLURM
     document["contenders"][1].update(
@@ -80,8 +80,8 @@ def test_a_row_holds_the_values_of_its_document(engine: Engine, state: State) ->
         },
     )
     spool_document(state.spool, document)
-    ingest_spool(engine, state)
-    rows = all_rows(engine)
+    ingest_spool(each_engine, state)
+    rows = all_rows(each_engine)
     [duel] = rows["duel_run"]
     assert duel["started_at"].isoformat() == "2026-01-02T03:04:05+00:00"
     assert duel["ended_at"].isoformat() == "2026-01-02T03:14:05.250000+00:00"
@@ -116,13 +116,13 @@ def test_a_start_without_blocks_has_no_time(engine: Engine, state: State) -> Non
     assert times.count(None) == 1
 
 
-def test_ingesting_twice_changes_nothing(engine: Engine, state: State) -> None:
+def test_ingesting_twice_changes_nothing(each_engine: Engine, state: State) -> None:
     spool_three(state)
-    ingest_spool(engine, state)
-    before = all_rows(engine)
-    report = ingest_spool(engine, state)
+    ingest_spool(each_engine, state)
+    before = all_rows(each_engine)
+    report = ingest_spool(each_engine, state)
     assert (report.ingested, report.already, report.rejected) == ((), IDS, ())
-    assert all_rows(engine) == before
+    assert all_rows(each_engine) == before
 
 
 def test_a_database_that_was_lost_is_rebuilt_from_the_spool(engine: Engine, state: State) -> None:
@@ -139,7 +139,7 @@ def test_a_database_that_was_lost_is_rebuilt_from_the_spool(engine: Engine, stat
 
 
 def test_a_crash_in_the_middle_of_a_document_leaves_no_half_of_it(
-    engine: Engine, state: State
+    each_engine: Engine, state: State
 ) -> None:
     spool_three(state)
 
@@ -147,15 +147,15 @@ def test_a_crash_in_the_middle_of_a_document_leaves_no_half_of_it(
         if "INSERT INTO start_run" in args[2]:
             raise KeyboardInterrupt
 
-    event.listen(engine, "before_cursor_execute", crash)
+    event.listen(each_engine, "before_cursor_execute", crash)
     with pytest.raises(KeyboardInterrupt):
-        ingest_spool(engine, state)
-    event.remove(engine, "before_cursor_execute", crash)
-    assert not any(all_rows(engine).values())
-    assert ingest_spool(engine, state).ingested == IDS
+        ingest_spool(each_engine, state)
+    event.remove(each_engine, "before_cursor_execute", crash)
+    assert not any(all_rows(each_engine).values())
+    assert ingest_spool(each_engine, state).ingested == IDS
 
 
-def test_concurrent_ingests_store_each_document_once(engine: Engine, state: State) -> None:
+def test_concurrent_ingests_store_each_document_once(each_engine: Engine, state: State) -> None:
     for number in range(20):
         spool_document(state.spool, make_document(duel_run=f"{number:016x}", starts=1))
         (state.spool / CAMPAIGN / f"bad-{number}.json").write_text("{")
@@ -172,7 +172,7 @@ def test_concurrent_ingests_store_each_document_once(engine: Engine, state: Stat
         counts = [pool.submit(ingest) for _ in range(3)]
         ingested, rejected = zip(*(each.result() for each in counts), strict=True)
     assert (sum(ingested), sum(rejected)) == (20, 20)
-    assert len(all_rows(engine)["duel_run"]) == 20
+    assert len(all_rows(each_engine)["duel_run"]) == 20
     names = sorted(each.name for each in state.rejected.iterdir())
     assert names == sorted(
         f"bad-{number}.json{end}" for number in range(20) for end in ("", ".reason.txt")
@@ -181,10 +181,10 @@ def test_concurrent_ingests_store_each_document_once(engine: Engine, state: Stat
 
 @pytest.mark.parametrize("lost", [ContenderRun, StartRun, Equivalence])
 def test_rows_that_a_duel_run_lacks_are_added_and_the_rest_stays(
-    engine: Engine, state: State, lost: type[ContenderRun | StartRun | Equivalence]
+    each_engine: Engine, state: State, lost: type[ContenderRun | StartRun | Equivalence]
 ) -> None:
     spool_three(state)
-    ingest_spool(engine, state)
+    ingest_spool(each_engine, state)
     mark = FailedCheckRow(
         duel_run=IDS[1],
         suite="s",
@@ -193,35 +193,35 @@ def test_rows_that_a_duel_run_lacks_are_added_and_the_rest_stays(
         severity="critical",
         checked_at=datetime.now(UTC),
     )
-    with begin_writing(engine) as session:
+    with begin_writing(each_engine) as session:
         session.add(mark)
-    before = all_rows(engine)
-    with begin_writing(engine) as session:
+    before = all_rows(each_engine)
+    with begin_writing(each_engine) as session:
         session.execute(delete(lost).where(lost.duel_run == IDS[1]))
-    report = ingest_spool(engine, state)
+    report = ingest_spool(each_engine, state)
     assert (report.ingested, report.already, report.healed) == ((), IDS, (IDS[1],))
-    assert all_rows(engine) == before
-    assert ingest_spool(engine, state).healed == ()
+    assert all_rows(each_engine) == before
+    assert ingest_spool(each_engine, state).healed == ()
 
 
 def test_a_second_ingest_of_the_same_document_gives_way(
-    engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+    each_engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = spool_document(state.spool, make_document())
 
     def be_late(*args: Any) -> Any:
         monkeypatch.undo()
-        assert ingest_spool(engine, state).ingested == (DUEL_RUN,)
+        assert ingest_spool(each_engine, state).ingested == (DUEL_RUN,)
         return json.loads(path.read_text())
 
     monkeypatch.setattr("benchcore.store.incoming.ingest.read_document", be_late)
-    report = ingest_spool(engine, state)
+    report = ingest_spool(each_engine, state)
     assert (report.ingested, report.already) == ((), (DUEL_RUN,))
-    assert len(all_rows(engine)["duel_run"]) == 1
+    assert len(all_rows(each_engine)["duel_run"]) == 1
 
 
 def test_documents_are_stored_together_and_each_alone_where_another_ingest_was_faster(
-    engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+    each_engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = list[int]()
 
@@ -233,10 +233,10 @@ def test_documents_are_stored_together_and_each_alone_where_another_ingest_was_f
 
     spool_three(state)
     monkeypatch.setattr("benchcore.store.incoming.ingest.insert_documents", count)
-    report = ingest_spool(engine, state)
+    report = ingest_spool(each_engine, state)
     assert (report.ingested, report.already) == ((IDS[0], IDS[2]), (IDS[1],))
     assert sizes == [3, 1, 1, 1]
-    assert len(all_rows(engine)["duel_run"]) == 3
+    assert len(all_rows(each_engine)["duel_run"]) == 3
 
 
 def test_a_transaction_holds_some_megabytes(
