@@ -21,7 +21,12 @@ from benchcore.store.database import Engine
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame, equivalence_frame, failed_check_frame
 from benchcore.store.frames.epochs import epoch_frame
-from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
+from benchcore.store.frames.profiles import (
+    Profiles,
+    bottleneck_frame,
+    profile_frame,
+    read_profiles,
+)
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
@@ -113,12 +118,13 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
     """The rows of each campaign, in this order. Raises UserError for one without results."""
     for first in range(0, len(names), _AT_ONCE):
         part = names[first : first + _AT_ONCE]
-        frames = _read_frames(engine, part)
+        profiles = read_profiles(engine, part)
+        frames = _read_frames(engine, part, profiles)
         runs = defaultdict[str, list[str]](list)
         for run, name in frames["duels"][["duel_run", "campaign"]].to_numpy():
             runs[name].append(run)
         raw = read_raw_times(engine, part)
-        programs = list_programs(engine, part)
+        programs = list_programs(engine, part, profiles)
         rows = {name: to_rows(frame) for name, frame in frames.items()}
         trainings = list_trainings(engine, part, rows["ratios"])
         errors = read_campaign_errors(engine, part)
@@ -130,7 +136,9 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
             yield _make_campaign(state, name, runs[name], {**shared, "void": void.get(name)})
 
 
-def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+def _read_frames(
+    engine: Engine, names: Sequence[str], profiles: Profiles
+) -> dict[str, pd.DataFrame]:
     contenders = contender_frame(engine, names)
     return {
         "duels": duel_frame(engine, names),
@@ -138,8 +146,8 @@ def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame
         "contenders": drop_calibration_runs(contenders),
         "equivalence": drop_calibration_runs(equivalence_frame(engine, names)),
         "failed_checks": drop_calibration_runs(failed_check_frame(engine, names)),
-        "profiles": profile_frame(engine, names),
-        "bottlenecks": bottleneck_frame(engine, names, contenders),
+        "profiles": profile_frame(engine, names, profiles),
+        "bottlenecks": bottleneck_frame(engine, names, contenders, profiles),
         "epochs": epoch_frame(engine, names),
     }
 

@@ -17,7 +17,13 @@ from sqlalchemy import Engine, Row, not_, or_, select
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.planning.catalog import count_devices, winograd_share
 from benchcore.protocol import Status
-from benchcore.store.frames.reading import Campaigns, columns_of, of_campaigns, select_columns
+from benchcore.store.frames.reading import (
+    Campaigns,
+    columns_of,
+    list_values,
+    of_campaigns,
+    select_columns,
+)
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.verdict.duel.physics import (
     GPU_CACHE_BYTES,
@@ -127,10 +133,10 @@ def _void_where_two_are_beyond(
     where one framework is alone, two of its environments whose outputs agree."""
     beyond = defaultdict[str, set[str]](set)
     frameworks = frame.groupby("duel_run")["framework"].nunique().to_dict()
-    columns = (frame[name] for name in ("duel_run", "framework", "environment_key"))
+    columns = list_values(frame, "duel_run", "framework", "environment_key")
     sides = [
         (run, environment if frameworks[run] == 1 and run not in unlike else framework)
-        for run, framework, environment in zip(*columns, strict=True)
+        for run, framework, environment in columns
     ]
     for (run, side), finding in zip(sides, findings, strict=True):
         if finding.impossible:

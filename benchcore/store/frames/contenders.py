@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -18,6 +17,7 @@ from benchcore.store.frames.reading import (
     Campaigns,
     Runs,
     columns_of,
+    list_values,
     read_frame,
     select_columns,
 )
@@ -41,6 +41,8 @@ _OF_CONTENDER = (
 _NAMED = ("name", "status", *_CACHES)
 _OF_AMOUNTS = ("start_index", "caches", "stages", "median_step_ns", "measured", "energy")
 """Columns of a start that the metrics of `amount_frame` need."""
+_OF_CONTENDERS = (*_OF_AMOUNTS, "warm_up", "profile", "num_blocks", "num_degraded")
+"""Those that the frame of contenders needs."""
 _OF_PROFILE = ("program_ops", "host_dispatch_ns")
 """Metrics that need a start's profile, its largest column, too."""
 _OF_START = (
@@ -49,6 +51,14 @@ _OF_START = (
     *("clock_resolution_ns", "num_degraded", "unwatched", "median_step_ns", "measured"),
     *("energy", "profile", "inputs_sha256", "seed"),
 )
+_WHOLE = (
+    *CASE,
+    DuelRun.num_rounds.label("planned_rounds"),
+    *columns_of(ContenderRun, "name", "arm", "framework", "version"),
+    ContenderRun.status.label("contender_status"),
+    StartRun.started_at.label("start_started_at"),
+)
+"""What names a start in its own frame."""
 
 
 def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
@@ -68,16 +78,21 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`, begun
     at `passes_at`: its memory, energy and compiled program are then in the row.
     """
-    return run_frames(engine, campaign)[0]
+    return _add_passes_and_physics(engine, campaign, _read_contenders(engine, campaign)[0])
 
 
 def run_frames(engine: Engine, campaign: Campaigns = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`contender_frame`, and one row per start without its blocks and latencies. Read together, as
     both need the starts; None = of every campaign."""
-    contenders, starts = _read_contenders(engine, campaign)
+    contenders, starts = _read_contenders(engine, campaign, whole_starts=True)
+    return _add_passes_and_physics(engine, campaign, contenders), starts
+
+
+def _add_passes_and_physics(
+    engine: Engine, campaign: Campaigns, contenders: pd.DataFrame
+) -> pd.DataFrame:
     amounts = _take_earlier_passes(engine, contenders)
-    sentinels, unlike = read_sentinels(engine, campaign), read_unlike(engine, campaign)
-    return add_physics(amounts, sentinels, unlike), starts
+    return add_physics(amounts, read_sentinels(engine, campaign), read_unlike(engine, campaign))
 
 
 def amount_frame(
@@ -89,11 +104,15 @@ def amount_frame(
 
 
 def _read_contenders(
-    engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None = None
+    engine: Engine,
+    campaign: Campaigns | Runs,
+    only: Collection[str] | None = None,
+    *,
+    whole_starts: bool = False,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frame as it was measured, without earlier passes and the shares of ceilings, and that of
-    the starts. Starts are read last: what is stored meanwhile has no contender without its
-    starts."""
+    the starts, unless they are whole with only the columns that the first needs. Starts are read
+    last: what is stored meanwhile has no contender without its starts."""
     of_duel = _OF_DUEL if only is None else ("passes_of",)
     query = select_columns(
         *CASE,
@@ -104,7 +123,7 @@ def _read_contenders(
     )
     query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
-    starts = _read_starts(engine, campaign, only)
+    starts = _read_starts(engine, campaign, only, whole=whole_starts)
     of_starts = pd.DataFrame(
         {key: make() for key, make in _list_sums(starts).items() if only is None or key in only}
     )
@@ -165,7 +184,7 @@ def _take_earlier_passes(
     measured = frame
     if elsewhere := wanted - set(frame["duel_run"]):
         measured = pd.concat([frame, _read_contenders(engine, Runs(elsewhere), only)[0]])
-    keys = list(zip(frame["passes_of"], frame["name"], strict=True))
+    keys = list(list_values(frame, "passes_of", "name"))
     earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
     valid = frame["status"].eq("ok") & earlier["campaign"].notna()
     for key in _OF_PASSES if only is None else (each for each in _OF_PASSES if each in only):
@@ -185,9 +204,7 @@ def _summarise_samples(latencies_ns: pd.Series, starts: pd.DataFrame) -> pd.Data
     """Per contender run, by duel run and name: metrics that need the samples of all its starts."""
     groups = defaultdict[tuple[str, str], list[tuple[Any, Any]]](list)
     samples = zip(latencies_ns, starts["energy"], strict=True)
-    for key, sample in zip(
-        zip(starts["duel_run"], starts["name"], strict=True), samples, strict=True
-    ):
+    for key, sample in zip(list_values(starts, "duel_run", "name"), samples, strict=True):
         groups[key].append(sample)
     rows = [_summarise(*zip(*each, strict=True)) for each in groups.values()]
     index = pd.MultiIndex.from_tuples(groups, names=["duel_run", "name"])
@@ -199,30 +216,27 @@ def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, f
     measured = [energy for each in energies if (energy := step_energy(each))]
     found: dict[str, float | None] = dict.fromkeys(_OF_SAMPLES)
     if latency:
-        values = dataclasses.asdict(latency)
+        values = dict(vars(latency))  # `dataclasses.asdict` takes ten times as long
         found["latency_samples"] = values.pop("num_samples")
         found.update({f"latency_{key}": value for key, value in values.items()})
     if measured:
-        found.update(dataclasses.asdict(measured[-1]))
+        found.update(vars(measured[-1]))
     return found
 
 
 def _read_starts(
-    engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None = None
+    engine: Engine, campaign: Campaigns | Runs, only: Collection[str] | None, *, whole: bool
 ) -> pd.DataFrame:
-    """One row per start, with its latencies. With `only` some metrics of contenders, the columns
-    that just others need are left out."""
+    """One row per start, with its latencies: whole, or the columns that contenders need; with
+    `only` some metrics of contenders, those that these need."""
     profiled = only is None or not set(only).isdisjoint(_OF_PROFILE)
-    of_start = _OF_START if only is None else _OF_AMOUNTS
+    of_start = _OF_START if whole else _OF_CONTENDERS if only is None else _OF_AMOUNTS
     if only is not None and profiled:
         of_start = (*_OF_AMOUNTS, "warm_up", "profile")
+    named = _WHOLE if whole else (DuelRun.id.label("duel_run"), ContenderRun.name)
     query = select_columns(
-        *CASE,
-        DuelRun.num_rounds.label("planned_rounds"),
+        *named,
         DuelRun.device["kind"].as_string().label("kind"),
-        *columns_of(ContenderRun, "name", "arm", "framework", "version"),
-        ContenderRun.status.label("contender_status"),
-        StartRun.started_at.label("start_started_at"),
         *columns_of(StartRun, *of_start, *IN_COLUMNS, "latency_ns"),
     )
     query = query.join(ContenderRun).join(StartRun)

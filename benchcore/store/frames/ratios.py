@@ -13,6 +13,7 @@ from benchcore.store.frames.reading import (
     OLDEST_FIRST,
     Campaigns,
     columns_of,
+    list_values,
     read_frame,
     select_columns,
 )
@@ -22,6 +23,7 @@ from benchcore.verdict.duel.parity import Parity, ParitySide, compare_sides
 
 Sides = Mapping[tuple[str, str], ParitySide]
 """By duel run and contender."""
+_OF_PAIR = ("duel_run", "a", "b", "track")
 
 
 def ratio_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
@@ -52,11 +54,16 @@ def read_sides(manifests: pd.DataFrame) -> Sides:
 
 def add_parity(ratios: pd.DataFrame, sides: Sides) -> pd.DataFrame:
     """Add the columns `fair` (None = not known), `differences` (name, a's and b's reading) and
-    `violations` (why the ratio is void)."""
-    found = [
-        _compare(sides, *pair)
-        for pair in zip(ratios["duel_run"], ratios["a"], ratios["b"], ratios["track"], strict=True)
-    ]
+    `violations` (why the ratio is void). The duels of a night share most settings, so equal sides
+    are compared once."""
+    texts = {key: repr(side) for key, side in sides.items()}
+    known = dict[tuple[str | None, str | None, str], Parity | None]()
+    found = list[Parity | None]()
+    for run, a, b, track in list_values(ratios, *_OF_PAIR):
+        pair = (texts.get((run, a)), texts.get((run, b)), track)
+        if pair not in known:
+            known[pair] = _compare(sides, run, a, b, track)
+        found.append(known[pair])
     columns = {
         "fair": [each and each.fair for each in found],
         "differences": [list(map(list, each.differences)) if each else [] for each in found],

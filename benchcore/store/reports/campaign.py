@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session, aliased
 from benchcore.protocol import name_case
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.frames.profiles import MEASURED_PASSES, profile_frame
+from benchcore.store.frames.profiles import Profiles, profile_frame, read_profiles
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.reading import Campaigns, drop_calibration_runs, of_campaigns
 from benchcore.store.metrics import METRICS
-from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.store.models import DuelRun, PairRatio
 from benchcore.store.records import case_of
 from benchcore.verdict.duel.programs import compare_programs
 from benchcore.verdict.duel.ratios import find_slow_side
@@ -127,8 +127,11 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
-    """One row per pair across versions or settings: whether both ran one program, what differs."""
+def list_programs(
+    engine: Engine, campaign: Campaigns, profiles: Profiles | None = None
+) -> list[dict[str, Any]]:
+    """One row per pair across versions or settings: whether both ran one program, what differs.
+    `profiles`: `read_profiles`, if they were read."""
     columns = (PairRatio.duel_run, PairRatio.a, PairRatio.b, DuelRun.workload, DuelRun.case_name)
     query = (
         select(*columns)
@@ -136,18 +139,9 @@ def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
         .where(PairRatio.kind != "cross_framework")
         .order_by(DuelRun.started_at, PairRatio.duel_run, PairRatio.a, PairRatio.b)
     )
-    profiles = (
-        select(DuelRun.id, ContenderRun.name, StartRun.profile)
-        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
-        .join(StartRun, MEASURED_PASSES)
-        .where(StartRun.profile.is_not(None))
-    )
+    profiles = read_profiles(engine, campaign) if profiles is None else profiles
+    programs = {contender: found[-1][1]["program"] for contender, found in profiles.items()}
     with engine.connect() as connection:
-        programs = {
-            (duel_run, name): profile["program"]
-            for duel_run, name, profile in connection.execute(of_campaigns(profiles, campaign))
-            if profile is not None
-        }
         pairs = connection.execute(of_campaigns(query, campaign)).all()
     rows = []
     for duel_run, a, b, workload, case in pairs:

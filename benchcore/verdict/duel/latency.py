@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 FEWEST_FOR_P95 = 200
 FEWEST_FOR_P99 = 1000
@@ -28,7 +29,7 @@ class Latency:
 
 def summarise_latency(starts: Sequence[Sequence[int] | None]) -> Latency | None:
     """Summarise the samples of all starts together; None if there are none."""
-    samples = sorted(sample for start in starts for sample in start or ())
+    samples = sorted(chain.from_iterable(filter(None, starts)))
     if not samples:
         return None
     count, mean = len(samples), statistics.fmean(samples)
