@@ -45,21 +45,26 @@ deadheat.blocks = (() => {
     ]));
   }
 
+  // A page with filters of its own says `filtered`, and has no box for words.
   function grid(block) {
+    let rows = block.rows;
     const head = h("tr", { role: "row" }, h("th", { scope: "col", role: "columnheader" }, block.corner),
       ...block.columns.map((each) => h("th", { scope: "col", role: "columnheader" }, ...cell(each))));
-    const body = block.rows.map((row) => h("tr", { role: "row" },
+    const line = (row) => h("tr", { role: "row" },
       h("th", { scope: "row", role: "rowheader" }, ...cell(row.head)),
       ...row.cells.map((each, place) => {
         const level = each && each.level !== undefined ? each.level : null;
         const shade = level === null ? (each ? "void" : "none") : `level l${level}`;
         return h("td", { class: shade, role: "cell", "data-name": [block.unit, plain(block.columns[place])].filter(Boolean).join(" "), title: each && each.title },
           ...cell(each));
-      })));
-    const lines = [[block.corner, ...block.columns.map(plain)],
-      ...block.rows.map((row) => [plain(row.head), ...row.cells.map(plain)])];
+      }));
+    const body = h("tbody", { role: "rowgroup" }, ...rows.map(line));
+    const show = (found) => { rows = found; body.replaceChildren(...rows.map(line)); };
+    const search = block.filtered ? null : deadheat.tables.searchBox(block, (row) => String(plain(row.head)), show);
+    const lines = () => [[block.corner, ...block.columns.map(plain)],
+      ...rows.map((row) => [plain(row.head), ...row.cells.map(plain)])];
     return deadheat.tables.frame(block, h("table", { class: "heat cards", role: "table" },
-      h("caption", {}, h("span", {}, block.caption)), h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, ...body)), () => lines);
+      h("caption", {}, h("span", {}, block.caption)), h("thead", { role: "rowgroup" }, head), body), lines, search);
   }
 
   const kinds = {

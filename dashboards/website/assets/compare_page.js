@@ -71,14 +71,15 @@
     const [first, second] = [by(a), by(b)];
     const keys = [...new Set([...first.keys(), ...second.keys()])];
     if (!keys.length) return [h("p", {}, "No pair fits these filters.")];
-    const rows = keys.map((key) => rowOf(first.get(key), second.get(key), metric && metric.key)).sort((x, y) => y.size - x.size);
+    const rows = keys.map((key) => rowOf(first.get(key), second.get(key), metric && metric.key))
+      .sort((x, y) => Boolean(y.verdict.badge) - Boolean(x.verdict.badge) || y.size - x.size);
     const moved = rows.filter((row) => row.verdict.badge).length;
     const other = Object.entries(b.facts).filter(([name, value]) => a.facts[name] !== value);
     const lead = metric ? `${metric.title} has no interval in a night, so only Series and Releases show whether it changed.` :
       `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is not a verdict: confirmed changes are events.`;
     return [h("p", { class: "lead" }, lead),
       deadheat.blocks.render({ kind: "facts", pairs: other.length ? other.map(([name, value]) => [name, `${a.facts[name] || "not recorded"} \u2192 ${value}`]) : [["Conditions and versions", "the same in both"]] }),
-      deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: metric ? `${metric.title}: PyTorch's amount divided by JAX's in both, largest change first.` : "Speedup of JAX over PyTorch in both, largest change first.",
+      deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: metric ? `${metric.title}: PyTorch's amount divided by JAX's in both, largest change first.` : "Speedup of JAX over PyTorch in both: what moved first, then the largest change.",
         columns: [{ key: "case", name: "Case" }, { key: "pair", name: "Against" }, { key: "a", name: a.title, align: "number" },
           { key: "b", name: b.title, align: "number" }, { key: "change", name: "Change", align: "number" }, { key: "verdict", name: "Moved?" }], rows })];
   }

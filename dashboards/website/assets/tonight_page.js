@@ -89,7 +89,7 @@
     const listed = [...rows.values()].sort((a, b) =>
       headOf(a.first).localeCompare(headOf(b.first)) || a.first.pair.localeCompare(b.first.pair));
     return deadheat.blocks.render({
-      kind: "grid", name, corner: several ? "Case, by version" : "Workload, by batch", unit: several ? "" : "batch", caption,
+      kind: "grid", name, filtered: true, corner: several ? "Case, by version" : "Workload, by batch", unit: several ? "" : "batch", caption,
       columns: columns.map(String),
       rows: listed.map(({ first, cells: own }) => ({
         head: { text: headOf(first), note: shared.note(first) },
