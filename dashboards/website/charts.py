@@ -26,8 +26,13 @@ _ALARM = "#c2410c"
 _WIDTH: Any = "container"
 _QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
 _HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 290, 42
+_NO_NIGHT = "No night was measured here."
 _LABELS_HEIGHT = 38
 """Height of the rows above the values, for labels of versions and conditions."""
+_MARKS_HEIGHT = 16
+"""Height of the row below the values, for labels of suspicions and events."""
+_NIGHT = "timeFormat(datum.value, datum.index && month(datum.value) ? '%d %b' : '%d %b %Y')"
+"""A year stands at the first label, and in January."""
 
 
 def _named(name: str) -> alt.NamedData:
@@ -90,17 +95,24 @@ def forest() -> dict[str, Any]:
 def history() -> dict[str, Any]:
     """One series over nights, with a brush over an overview.
 
-    `points`: time, value, low, high, line, versions, verdict, href; `changes`: time, label of new
+    `points`: time, value, low, high, line, versions, verdict, href; `intervals`: those of them that
+    have one; `changes`: time, label of new
     versions and conditions; `marks`: time, label of suspicions and events; `one`: 1x, if it lies
-    within the values. The value axis fits the nights within the brush.
+    within the values. The value axis fits the nights within the brush; where there are none, that
+    of all nights stays, with a sentence.
     """
     brush = alt.selection_interval(name="brush", encodings=["x"])
-    time = alt.X("time:T", title=None, axis=alt.Axis(format="%d %b", grid=False, tickCount=6))
+    time = alt.X("time:T", title=None, axis=alt.Axis(labelExpr=_NIGHT, grid=False, tickCount=6))
     zoomed = time.scale(domain=brush, padding=10)
     value = alt.Y(
         "value:Q",
         title=None,
-        scale=alt.Scale(type="log", nice=False, padding=8, range=[_HISTORY_HEIGHT, _LABELS_HEIGHT]),
+        scale=alt.Scale(
+            type="log",
+            nice=False,
+            padding=8,
+            range=[_HISTORY_HEIGHT - _MARKS_HEIGHT, _LABELS_HEIGHT],
+        ),
         axis=alt.Axis(labelExpr="format(datum.value, '~r') + suffix", tickCount=5),
     )
     small = alt.Y("value:Q", axis=None, scale=alt.Scale(type="log", nice=False, padding=8))
@@ -127,8 +139,20 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
         alt.Tooltip("verdict:N", title="verdict"),
         alt.Tooltip("conditions:N", title="conditions"),
     ]
-    points = alt.Chart(_named("points")).transform_filter(brush)
+    within = f"time(datum.time) >= {brush.name}.time[0] && time(datum.time) <= {brush.name}.time[1]"
+    nights, ranges = (
+        alt.Chart(_named(each)).transform_calculate(
+            near=f"!isDefined({brush.name}.time) || ({within}) ? 1 : 0"
+        )
+        for each in ("points", "intervals")
+    )
     # A filter that leaves no row makes Vega warn, so what is out of sight is clipped.
+    points, intervals = (
+        each.transform_joinaggregate(num_near="sum(near)").transform_filter(
+            "datum.near || !datum.num_near"
+        )
+        for each in (nights, ranges)
+    )
     changes, marks = (alt.Chart(_named(each)) for each in ("changes", "marks"))
     color = _framework_color()
     return [
@@ -136,15 +160,19 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
         changes.mark_rule(strokeDash=[3, 3], opacity=0.55, aria=False, clip=True).encode(x=time),
         marks.mark_rule(color=_ALARM, strokeWidth=1.5, aria=False, clip=True).encode(x=time),
         *(_write_labels(changes, marks, time, late=late) for late in (False, True)),
-        points.mark_line(strokeWidth=1, opacity=0.4, aria=False).encode(
+        points.mark_line(strokeWidth=1, opacity=0.4, aria=False, clip=True).encode(
             x=time, y=value, detail="line:N"
         ),
-        points.mark_rule(strokeWidth=1.5, opacity=0.55, aria=False).encode(
+        intervals.mark_rule(strokeWidth=1.5, opacity=0.55, aria=False, clip=True).encode(
             x=time, y=alt.Y("low:Q"), y2="high:Q", color=color
         ),
-        points.mark_point(filled=True, size=42, opacity=1, cursor="pointer").encode(
+        points.mark_point(filled=True, size=42, opacity=1, cursor="pointer", clip=True).encode(
             x=time, y=value, color=color, tooltip=tooltip
         ),
+        nights.transform_aggregate(num_near="sum(near)")
+        .transform_calculate(shown=f"datum.num_near ? '' : '{_NO_NIGHT}'")
+        .mark_text(fontSize=12)
+        .encode(text="shown:N"),
     ]
 
 
@@ -208,7 +236,12 @@ def distributions() -> dict[str, Any]:
         .mark_tick(thickness=1.5, opacity=0.55)
         .encode(
             y=y,
-            x=alt.X("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=6)),
+            x=alt.X(
+                "ms:Q",
+                title="ms per step",
+                scale=alt.Scale(zero=False, padding=6),
+                axis=alt.Axis(tickCount=8),
+            ),
             color=_framework_color(),
             tooltip=["contender:N", "start:O", "ms:Q"],
         )
@@ -218,7 +251,7 @@ def distributions() -> dict[str, Any]:
 
 def latencies() -> dict[str, Any]:
     """Latency of single steps by quantile. `points`: quantile, ms, contender, framework."""
-    x = alt.X("quantile:Q", title="share of steps", axis=alt.Axis(format="%"))
+    x = alt.X("quantile:Q", title="share of steps", axis=alt.Axis(format="%", tickCount=5))
     y = alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False, padding=6))
     legend = alt.Legend(
         orient="top",

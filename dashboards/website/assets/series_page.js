@@ -91,7 +91,7 @@
     return deadheat.blocks.render({ kind: "chart", spec: "history", name: "series",
       unit: amounts ? unit : "x",
       description: `${words}, ${metric.title}, over ${rows.length} nights. The table below holds the same numbers.`,
-      datasets: { points, changes: findChanges(rows), marks: marks.map((mark) => ({ ...mark, late: isLate(rows, mark.time) })), one: holdsOne ? [{ value: 1 }] : [] } });
+      datasets: { points, intervals: points.filter((point) => point.low !== null), changes: findChanges(rows), marks: marks.map((mark) => ({ ...mark, late: isLate(rows, mark.time) })), one: holdsOne ? [{ value: 1 }] : [] } });
   }
 
   // Which night's pass the newest night holds, and how many nights hold an earlier one.
