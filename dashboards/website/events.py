@@ -16,6 +16,7 @@ from benchcore.verdict.confirmation.event_states import NEXT, OPEN
 from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
+from benchcore.verdict.history.suspicions import Trigger
 from dashboards.formatting import format_amounts, format_changes, format_count
 from dashboards.website import blocks
 from dashboards.website.blocks import Block, column
@@ -26,6 +27,14 @@ _MOST_OPEN = 8
 _SUSPICION_STATES = {"passed": "no longer seen", "gone": "not measured any more"}
 """Those that a page words in another way than the database."""
 
+_TRIGGERS: Mapping[Trigger, str] = {
+    "shift": "as a new level in the history",
+    "edge": "as outliers in the last nights",
+    "version": "with a new version",
+    "condition": "with a new condition",
+    "drift": "as small changes that add up",
+    "bridge": "with a new condition, in environments that stayed the same",
+}
 Change = Mapping[str, Any]
 
 
@@ -235,7 +244,7 @@ def _describe(change: Change, changes: Sequence[Change]) -> Block:
     conditions = describe_changes(change["conditions"])
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Found", finding.get("reason") or change["reason"]),
-        ("First seen", f"{change['since']:%Y-%m-%d}, {change['trigger']}"),
+        ("First seen", f"{change['since']:%Y-%m-%d}, {_TRIGGERS[change['trigger']]}"),
         ("Conditions that changed", conditions or "none"),
         ("Device", change["case"]["device_model"]),
         ("Next states", ", ".join(NEXT[event["state"]]).replace("_", " ")),

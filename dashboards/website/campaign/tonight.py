@@ -77,19 +77,13 @@ def title_campaign(campaign: Campaign) -> str:
 def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
     """One per case and pair of the newest JAX and the newest PyTorch."""
     pairs = newest_pair_rows(campaign.rows("ratios"))
-    amounts = index_contenders(campaign)
+    amounts = voids.index_contenders(campaign)
     rows = [row for row in pairs if row["workload"] not in NO_FRAMEWORKS]
     rows.sort(key=lambda row: order_words(row["a_version"], row["b_version"]))
     several = [side for side in ("a", "b") if len({row[f"{side}_version"] for row in rows}) > 1]
     listed = [_describe_cell(row, amounts, several) for row in rows]
     with_fair = {cell["key"] for cell in listed if cell["fair"]}
     return [{**cell, "has_fair": cell["key"] in with_fair} for cell in listed]
-
-
-def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
-    """The contenders' rows by duel run and name."""
-    rows = campaign.rows("contenders")
-    return {(row["duel_run"], row["name"]): row for row in rows}
 
 
 def _describe_cell(
@@ -118,7 +112,7 @@ def _describe_cell(
         "shown": format_speedup(row["log_ratio"], row["low"], row["high"]) if counts else "void",
         "verdict": str(row["verdict"]),
         "counts": counts,
-        "reason": "" if counts else voids.shorten(row["reason"]),
+        "reason": "" if counts else voids.explain(row, amounts),
         "metrics": _compare_amounts(sides) if counts else {},
     }
 
@@ -169,10 +163,14 @@ def _list_top(campaign: Campaign) -> list[Block]:
     void = blocks.link(f"{total - count} do not", "#voids")
     summary = [f"{versions or 'No framework'} on {campaign.first['device_model']}. {counted}"]
     parts = [*summary, *((", ", void) if total > count else ()), f".{_describe_settings(ratios)}"]
-    listed = [blocks.text(*parts, tone="aside")]
-    notes = campaign.plan.notes if campaign.plan else ()
-    for note in (each for each in notes if each != MADE_UP):  # which stands above every page
-        listed.append(blocks.text(note, tone="note"))
+    listed = [blocks.text(*parts, tone="aside"), *_list_notes(campaign)]
+    unmeasured = len(voids.list_unmeasured(campaign))
+    if unmeasured:
+        words = format_count(unmeasured, "planned duel")
+        has = "has" if unmeasured == 1 else "have"
+        listed.append(
+            blocks.text(f"{words} {has} ", blocks.link("no result", "#voids"), ".", tone="alarm")
+        )
     failed = count_failed(contenders)
     if failed:
         words = f"{format_count(failed, 'contender')} of {len(contenders)} failed: "
@@ -180,6 +178,16 @@ def _list_top(campaign: Campaign) -> list[Block]:
     return listed
 
 
+def _list_notes(campaign: Campaign) -> list[Block]:
+    """What the plan notes, such as duels that its hours left out. Many are folded."""
+    notes = campaign.plan.notes if campaign.plan else ()
+    listed = [blocks.text(each, tone="note") for each in notes if each != MADE_UP]  # on every page
+    if len(listed) <= _MOST_NOTES:
+        return listed
+    return [blocks.details(f"{len(listed)} notes on the plan", listed)]
+
+
+_MOST_NOTES = 3
 _MOST_SETTINGS = 3
 
 

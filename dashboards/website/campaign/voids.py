@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchcore.names import name_case_in_words
+from benchcore.planning.matrix import PlannedDuel
 from dashboards.formatting import is_missing, one_line, side_label
 from dashboards.frames import does_count
 from dashboards.website import blocks
@@ -25,10 +27,25 @@ def shorten(reason: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
 
 
-def find_cause(row: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> str:
+Contenders = Mapping[tuple[str, str], Mapping[str, Any]]
+"""Their rows by duel run and name."""
+
+
+def explain(row: Mapping[str, Any], contenders: Contenders) -> str:
+    """Why a pair does not count: the failure of the side that ended badly, else the first check
+    that failed."""
+    for side in ("a", "b"):
+        found = contenders.get((row["duel_run"], row[side]), {})
+        if found.get("status", "ok") != "ok" and not is_missing(found["reason"]):
+            stage = one_line(found["stage"], missing="before its first stage")
+            return shorten(f"{side_label(row, side)}, {stage}: {found['reason']}")
+    return shorten(row["reason"])
+
+
+def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
     """The cause of a void pair in a few words: a failed contender, settings, or a check."""
     for side in ("a", "b"):
-        status = statuses.get((row["duel_run"], row[side]), "ok")
+        status = contenders.get((row["duel_run"], row[side]), {}).get("status", "ok")
         if status != "ok":
             return f"contender failed: {status}"
     if row["violations"]:
@@ -38,31 +55,70 @@ def find_cause(row: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) 
     return str(row["reason"]).partition(":")[0].strip()[:80] or "no reason recorded"
 
 
+def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
+    """The contenders' rows by duel run and name."""
+    rows = campaign.rows("contenders")
+    return {(row["duel_run"], row["name"]): row for row in rows}
+
+
 def count_causes(campaign: Campaign) -> Counter[str]:
     """How many pairs do not count, by cause."""
-    return Counter(cause for _, cause in _list_voids(campaign))
+    return Counter(each.cause for each in _list_voids(campaign))
 
 
-def _list_voids(campaign: Campaign) -> list[tuple[dict[str, Any], str]]:
-    rows = campaign.rows("contenders")
-    statuses = {(row["duel_run"], row["name"]): row["status"] for row in rows}
+@dataclass(frozen=True)
+class _Void:
+    """A pair that does not count."""
+
+    row: Mapping[str, Any]
+    cause: str
+    reason: str
+
+
+def _list_voids(campaign: Campaign) -> list[_Void]:
+    contenders = index_contenders(campaign)
     void = [row for row in campaign.rows("ratios") if not does_count(row)]
-    return [(row, find_cause(row, statuses)) for row in void]
+    return [_Void(row, _find_cause(row, contenders), explain(row, contenders)) for row in void]
+
+
+def list_unmeasured(campaign: Campaign) -> list[PlannedDuel]:
+    """The planned duels without a result; none where the plan is not known."""
+    planned = () if campaign.plan is None else campaign.plan.duels
+    measured = set(campaign.runs)
+    return [each for each in planned if each.duel_run not in measured]
 
 
 def list_section(campaign: Campaign) -> Block | None:
-    """The pairs that do not count with their reasons; None if all count."""
+    """The pairs that do not count with their reasons, and the duels without a result; None if all
+    were measured and count."""
+    listed = [*_list_pairs(campaign), _unmeasured_table(campaign)]
+    kept = [each for each in listed if each is not None]
+    return blocks.section("What does not count, and why?", kept, id="voids") if kept else None
+
+
+def _unmeasured_table(campaign: Campaign) -> Block | None:
+    rows = [{"duel": each.title} for each in list_unmeasured(campaign)]
+    caption = (
+        "Planned, but without a result: the campaign was ended, or the duel's process or node was "
+        "lost. The same command measures what is missing."
+    )
+    return blocks.table("unmeasured", caption, [column("duel", "Duel")], rows)
+
+
+def _list_pairs(campaign: Campaign) -> list[Block | None]:
     found = _list_voids(campaign)
     if not found:
-        return None
+        return []
     rows = [
         {
-            "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
-            "pair": f"{side_label(row, 'a')} against {side_label(row, 'b')}",
-            "cause": cause,
-            "reason": shorten(row["reason"]),
+            "case": blocks.link(
+                name_case_in_words(each.row), f"duel.html#run={each.row['duel_run']}"
+            ),
+            "pair": f"{side_label(each.row, 'a')} against {side_label(each.row, 'b')}",
+            "cause": each.cause,
+            "reason": each.reason,
         }
-        for row, cause in found
+        for each in found
     ]
     columns = (
         column("case", "Case"),
@@ -75,11 +131,11 @@ def list_section(campaign: Campaign) -> Block | None:
     if len(found) > MOST_PAIRS:
         summary = f"{len(found)} pairs, each with its reason"
         listed = [_cause_table(found), blocks.details(summary, listed)]
-    return blocks.section("What does not count, and why?", listed, id="voids")
+    return listed
 
 
-def _cause_table(found: Sequence[tuple[Mapping[str, Any], str]]) -> Block | None:
-    count = Counter((name_case_in_words(row), cause) for row, cause in found)
+def _cause_table(found: Sequence[_Void]) -> Block | None:
+    count = Counter((name_case_in_words(each.row), each.cause) for each in found)
     rows = [
         {"case": case, "cause": cause, "pairs": pairs}
         for (case, cause), pairs in count.most_common()

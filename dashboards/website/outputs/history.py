@@ -8,8 +8,8 @@ from typing import Any
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import is_missing
-from dashboards.website.campaign.tonight import compare_metric, index_contenders, round_log
-from dashboards.website.campaign.voids import shorten
+from dashboards.website.campaign.tonight import compare_metric, round_log
+from dashboards.website.campaign.voids import index_contenders, shorten
 from dashboards.website.files import WebsiteFiles
 from dashboards.website.gather import Campaign
 from dashboards.website.names import order_words

@@ -91,6 +91,7 @@ def test_an_event_has_its_evidence(nights: State) -> None:
     facts = dict(_find(event["blocks"], kind="facts")["pairs"])
     assert facts["Found"] == "the change follows JAX through fresh starts of both versions"
     assert facts["Device"] == DEVICE and "investigating" in facts["Next states"]
+    assert facts["First seen"].endswith((", as a new level in the history", ", with a new version"))
     assert facts["Measured again in"] == {"text": ADHOC, "href": f"{ADHOC}/index.html"}
     assert _find(event["blocks"], name="candidates")["rows"] == [package]
     history = _find(event["blocks"], name="done")["rows"]

@@ -435,8 +435,8 @@ def test_compare_begins_with_the_newest_night_and_versions(browser: Browser, web
     visit.context.close()
 
 
-def test_cases_are_listed_with_batches_in_order(site: Path) -> None:
-    words = [each["words"] for each in SiteFiles(site).read("catalog")["cases"]]
+def test_cases_are_listed_with_batches_in_order(website: Path) -> None:
+    words = [each["words"] for each in WebsiteFiles(website).read("catalog")["cases"]]
     batches = [re.findall(r"inference, batch (\d+)", each) for each in words if "ResNet" in each]
     numbers = [int(each[0]) for each in batches if each]
     assert len(numbers) > 1 and numbers == sorted(numbers)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from page_visits import Visit
 from playwright.sync_api import Browser
-from site_visits import Visit
 
 pytestmark = pytest.mark.browser
 ROWS = """(values) => document.querySelector('main').append(deadheat.blocks.render({kind: 'table',
@@ -27,9 +27,9 @@ ROWS = """(values) => document.querySelector('main').append(deadheat.blocks.rend
     ],
 )
 def test_a_table_sorts_amounts_by_size_and_what_is_missing_last(
-    browser: Browser, site: Path, ordered: list[str]
+    browser: Browser, website: Path, ordered: list[str]
 ) -> None:
-    page = Visit(browser).open(site, "runs.html")
+    page = Visit(browser).open(website, "runs.html")
     shuffled = ["not measured", *ordered[1::2], *ordered[::2], *12 * ["not known"]]
     page.evaluate(ROWS, shuffled)
     table = page.get_by_role("region", name="Mixed")
@@ -45,8 +45,8 @@ def test_a_table_sorts_amounts_by_size_and_what_is_missing_last(
     assert shown == ordered[::-1], "a filter keeps the order"
 
 
-def test_a_heat_map_of_many_cases_is_filtered_by_a_word(browser: Browser, site: Path) -> None:
-    page = Visit(browser).open(site, "runs.html")
+def test_a_heat_map_of_many_cases_is_filtered_by_a_word(browser: Browser, website: Path) -> None:
+    page = Visit(browser).open(website, "runs.html")
     page.evaluate(
         "document.querySelector('main').append(deadheat.blocks.render({kind: 'grid', name: 'many',"
         " caption: 'Many', corner: 'Case', columns: ['2.15.0'], rows: [...Array(12).keys()].map("
@@ -61,5 +61,5 @@ def test_a_heat_map_of_many_cases_is_filtered_by_a_word(browser: Browser, site: 
     assert Path(download.value.path()).read_text() == "Case,2.15.0\nMLP, batch 11,11\n".replace(
         "MLP, batch 11", '"MLP, batch 11"'
     )
-    page = Visit(browser).open(site, "index.html")
+    page = Visit(browser).open(website, "index.html")
     assert page.locator("#grid").get_by_label("Filter rows").count() == 0, "it has filters"
