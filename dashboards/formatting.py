@@ -13,6 +13,8 @@ from benchcore.verdict.samples import swap_sides
 
 NOT_MEASURED = "not measured"
 _MAX_DECIMALS = 3
+_MOST_DECIMALS = 6
+"""Of a number without an interval."""
 
 
 def is_missing(value: object) -> bool:
@@ -242,10 +244,12 @@ def format_energy(millijoules: float | None) -> str:
 
 
 def format_factor(factor: float | None) -> str:
-    """`1.04x`, `16.3x`, `365x`: three digits."""
+    """`1.04x`, `16.3x`, `365x`: three digits, and more decimals where it would read as 0."""
     if factor is None or is_missing(factor):
         return NOT_MEASURED
     decimals = 2 if abs(factor) < 10 else 1 if abs(factor) < 100 else 0
+    while factor and decimals < _MOST_DECIMALS and float(f"{factor:.{decimals}f}") == 0:
+        decimals += 1
     return f"{factor:.{decimals}f}x"
 
 

@@ -166,7 +166,7 @@ def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     text = write_run_headline(to_rows(ratios))
     assert text.startswith("On this machine, JAX 0.12.0.1 is 1.3")
-    assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
+    assert text.endswith("as fast as PyTorch 2.15.0 compiled on MLP, training, batch 128, fp32.")
 
 
 def test_the_headline_also_states_where_the_other_is_ahead() -> None:
@@ -175,14 +175,14 @@ def test_the_headline_also_states_where_the_other_is_ahead() -> None:
     other = turned["workload"] != "mlp"
     turned.loc[other, ["log_ratio", "low", "high"]] = [-0.4, -0.5, -0.3]
     text = write_run_headline(to_rows(turned))
-    assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
+    assert text.endswith(", and PyTorch is faster on ResNet-50, inference, batch 4, fp32."), text
 
 
 def test_the_headline_states_that_only_eager_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
     text = write_run_headline(to_rows(eager_only))
-    assert "PyTorch 2.15.0 eager on mlp train_b128" in text
+    assert "PyTorch 2.15.0 eager on MLP, training, batch 128, fp32" in text
     assert text.endswith("; the fair pair, PyTorch compiled, does not count.")
 
 
@@ -357,7 +357,14 @@ def test_a_report_names_in_one_line_what_no_contender_measured(
 
 @pytest.mark.parametrize(
     ("factor", "expected"),
-    [(1.0449, "1.04x"), (16.34, "16.3x"), (364.99, "365x"), (None, "not measured")],
+    [
+        (1.0449, "1.04x"),
+        (16.34, "16.3x"),
+        (364.99, "365x"),
+        (0.0042, "0.004x"),
+        (0.0, "0.00x"),
+        (None, "not measured"),
+    ],
 )
 def test_a_factor_has_three_digits(factor: float | None, expected: str) -> None:
     assert format_factor(factor) == expected

@@ -142,7 +142,9 @@ const deadheat = (() => {
   function speedup(log, low = null, high = null) {
     const value = ratioOf(log);
     if (low === null || high === null) {
-      const size = `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)}x`;
+      let digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+      while (digits < 6 && Number(value.toFixed(digits)) === 0) digits += 1;
+      const size = `${value.toFixed(digits)}x`;
       return { size, text: size };
     }
     const places = decimals(log, low, high);

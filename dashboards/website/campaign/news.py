@@ -141,9 +141,9 @@ def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:
     """
     pairs = list(filter(does_count, newest_pair_rows(ratios)))
     if not pairs:
-        return f"On this machine, {describe_ratio(next(filter(does_count, ratios)))}."
+        return f"On this machine, {_describe_in_words(next(filter(does_count, ratios)))}."
     lead = min(pairs, key=_rank)
-    sentence = describe_ratio(lead)
+    sentence = _describe_in_words(lead)
     if not is_fair(lead):
         sentence += "; the fair pair, PyTorch compiled, does not count"
     against = [pair for pair in pairs if _opposes(pair, lead)]
@@ -151,6 +151,10 @@ def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:
         winner = "PyTorch" if lead["log_ratio"] > 0 else "JAX"
         sentence += f", and {winner} is faster on {_list_cases(against)}"
     return f"On this machine, {sentence}."
+
+
+def _describe_in_words(row: dict[str, Any]) -> str:
+    return describe_ratio(row).replace(case_label(row), name_case_in_words(row))
 
 
 def _opposes(pair: dict[str, Any], lead: dict[str, Any]) -> bool:
@@ -161,9 +165,9 @@ def _opposes(pair: dict[str, Any], lead: dict[str, Any]) -> bool:
 
 
 def _list_cases(pairs: list[dict[str, Any]]) -> str:
-    cases = [case_label(pair) for pair in sorted(pairs, key=_rank)]
+    cases = [name_case_in_words(pair) for pair in sorted(pairs, key=_rank)]
     rest = len(cases) - _MOST_NAMES
-    return ", ".join(cases[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+    return "; ".join(cases[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _rank(pair: dict[str, Any]) -> tuple[bool, bool, int, str]:

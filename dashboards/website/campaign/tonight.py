@@ -208,8 +208,11 @@ def _describe_settings(ratios: Sequence[dict[str, Any]]) -> str:
 
 
 def _name_settings(arm: str) -> str:
-    """`jit, without donation`; `compiled`."""
-    return ", ".join(filter(None, ("jit" if "-jit" in arm else "", arm_label(arm))))
+    """`jit (without donation)`; `compiled`."""
+    name, _, more = ", ".join(
+        filter(None, ("jit" if "-jit" in arm else "", arm_label(arm)))
+    ).partition(", ")
+    return f"{name} ({more})" if more else name
 
 
 def _span_versions(campaign: Campaign) -> dict[str, str]:

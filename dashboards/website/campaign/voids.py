@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from dashboards.website import blocks
 from dashboards.website.blocks import Block, column
 from dashboards.website.gather import Campaign
 
-_LONGEST = 240
+_LONGEST, _LONGEST_CAUSE = 240, 80
 MOST_PAIRS = 20
 """Pairs that a table shows at once; more are folded."""
 
@@ -52,7 +53,9 @@ def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
         return "the two sides had different settings"
     if is_missing(row["log_ratio"]) and not row["reason"]:
         return "not measured"
-    return str(row["reason"]).partition(":")[0].strip()[:80] or "no reason recorded"
+    first = re.split("[:;]", str(row["reason"]), maxsplit=1)[0].strip()
+    short = first if len(first) <= _LONGEST_CAUSE else f"{first[: _LONGEST_CAUSE - 1]}\u2026"
+    return short or "no reason recorded"
 
 
 def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:

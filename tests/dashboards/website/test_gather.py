@@ -79,7 +79,7 @@ def test_the_top_of_a_night_names_the_settings_of_its_fair_pairs(alone: Campaign
     }
     ratios = {**alone.of_duels["ratios"], **tuned}
     found = _read_top(replace(alone, of_duels={**alone.of_duels, "ratios": ratios}))
-    assert ". JAX: jit. PyTorch: compiled or compiled, " in found and found.endswith(" or 2 more.")
+    assert ". JAX: jit. PyTorch: compiled or compiled (" in found and found.endswith(" or 2 more.")
     without = replace(alone, of_duels={**alone.of_duels, "ratios": {}})
     assert "JAX: " not in _read_top(without)
 

@@ -273,6 +273,8 @@ def test_scripts_round_as_the_rest_does(browser: Browser, website: Path) -> None
     assert found == [[format_size(*each), format_speedup(*each)] for each in cases]
     alone = page.evaluate("deadheat.speedup(Math.log(23.456)).size")
     assert alone == format_size(math.log(23.456), math.nan, math.nan)
+    small = page.evaluate("deadheat.speedup(Math.log(0.0042)).size")
+    assert small == format_size(math.log(0.0042), math.nan, math.nan) == "0.004x"
 
 
 def test_a_long_table_shows_its_rest_on_demand(browser: Browser, website: Path) -> None:

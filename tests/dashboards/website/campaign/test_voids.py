@@ -13,6 +13,7 @@ from benchcore.protocol import DuelLimits
 from benchcore.state import State
 from benchcore.store.database import open_database
 from dashboards.website.campaign.tonight import describe_campaign
+from dashboards.website.campaign.voids import count_causes
 from dashboards.website.gather import Campaign, read_campaigns
 
 
@@ -69,3 +70,22 @@ def test_a_void_pair_shows_why_its_contender_failed(nights: State) -> None:
     assert reasons["outputs differ"].startswith("outputs differ: by 4.1e-03")
     cells = [each for each in found["cells"] if each["reason"]]
     assert {each["reason"] for each in cells} <= set(reasons.values())
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("no valid block; 34 of 36 blocks left out as degraded, the first", "no valid block"),
+        ("outputs differ: by 4.1e-03 where 1.0e-03 is allowed", "outputs differ"),
+        ("word " * 20, f"{'word ' * 15}word\u2026"),
+    ],
+)
+def test_a_cause_is_the_first_clause_of_its_reason(nights: State, reason: str, cause: str) -> None:
+    engine = open_database(nights.database_url)
+    night = next(read_campaigns(nights, engine, [name_night(3)]))
+    run = night.runs[0]
+    failed = {"counts": False, "reason": reason, "violations": []}
+    void = [row | failed for row in night.of_duels["ratios"][run]]
+    ratios = {**night.of_duels["ratios"], run: void}
+    found = count_causes(replace(night, of_duels={**night.of_duels, "ratios": ratios}))
+    assert dict(found) == {cause: len(void)}
