@@ -12,7 +12,6 @@ from threading import Thread
 import pytest
 from cached_compiler import put_before
 from duel_orders import copy_inside_ring
-from forked_contenders import FrameworkServers, fork_contenders, serve_frameworks
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from postgres_server import serve_postgres
@@ -26,6 +25,7 @@ from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.variables import VARIABLES
+from tasks.unfair.framework_servers import FrameworkServers, fork_contenders, serve_frameworks
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import forked_contenders
 import pytest
 from duel_orders import make_contender
-from forked_contenders import FrameworkServers
+from forked_contenders import run_script
 
 from benchcore.cell.processes.launch import contender_environ
 from benchcore.cell.processes.process import _is_stopped
 from benchcore.protocol import EnvironmentRecord
+from tasks.unfair.framework_servers import FrameworkServers
 
 _CONDUCTOR = """
 import json, os, sys
@@ -41,29 +43,65 @@ def test_scripts_have_variables_output_and_an_exit_code_of_their_own(
 ) -> None:
     script = "import os, sys\nprint(os.environ['MINE'], sys.argv[1])\nsys.exit(int(sys.argv[1]))"
     for number in ("0", "3"):
-        done = framework_servers.run(sys.executable, ["json"], script, number, MINE=f"v{number}")
+        done = run_script(
+            framework_servers, sys.executable, ["json"], script, number, MINE=f"v{number}"
+        )
         assert (done.returncode, done.stderr) == (int(number), "")
         assert done.stdout == f"v{number} {number}\n"
-    broken = framework_servers.run(sys.executable, ["json"], "raise OSError('no luck')")
+    broken = run_script(framework_servers, sys.executable, ["json"], "raise OSError('no luck')")
     assert broken.returncode == 1 and "no luck" in broken.stderr
-    killed = framework_servers.run(sys.executable, ["json"], "import os; os.abort()")
+    killed = run_script(framework_servers, sys.executable, ["json"], "import os; os.abort()")
     assert killed.returncode == -signal.SIGABRT
 
 
 def test_modules_are_imported_once(framework_servers: FrameworkServers, tmp_path: Path) -> None:
     script = "import sys\nprint('decimal' in sys.modules, id(sys.modules['decimal']))"
-    printed = {framework_servers.run(sys.executable, ["decimal"], script).stdout for _ in range(2)}
+    printed = {
+        run_script(framework_servers, sys.executable, ["decimal"], script).stdout for _ in range(2)
+    }
     assert len(printed) == 1 and printed.pop().startswith("True ")
 
 
 def test_the_last_servers_alone_are_kept(framework_servers: FrameworkServers) -> None:
-    modules = ("calendar", "colorsys", "fractions", "getopt", "graphlib", "calendar")
+    modules = ("calendar", "colorsys", "fractions", "getopt", "graphlib", "netrc", "calendar")
     script = "import sys\nprint(sys.argv[1] in sys.modules)"
     for name in modules:  # the first one is started again
-        done = framework_servers.run(sys.executable, [name], script, name)
+        done = run_script(framework_servers, sys.executable, [name], script, name)
         assert done.stdout == "True\n", done.stderr
     running = [each for _, each in framework_servers._running.values()]
-    assert [each.poll() for each in running] == [None] * 4
+    assert [each.poll() for each in running] == [None] * 5
+
+
+_JAX = """
+import gc, os
+
+class config:
+    def update(name, value):
+        own = gc.isenabled(), len(gc.get_objects()) < 10_000, gc.get_freeze_count()
+        print(f"{name}={value} {os.environ['XLA_FLAGS']} {own}")
+"""
+
+
+def test_forks_have_caches_flags_and_objects_of_their_own(
+    framework_servers: FrameworkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jax.py").write_text(_JAX)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(forked_contenders, "_EARLY", ("PATH", "PYTHONPATH"))
+    for number in "12":
+        flags = {"XLA_FLAGS": f"flags {number}", "JAX_COMPILATION_CACHE_DIR": f"cache {number}"}
+        done = run_script(framework_servers, sys.executable, ["jax"], "", **flags)
+        beside = (True, True, 0)  # garbage is collected, its own objects, none set aside
+        seen = f"jax_compilation_cache_dir=cache {number} flags {number} {beside}\n"
+        assert (done.stdout, done.stderr) == (seen, "")
+
+
+def test_a_module_that_cannot_be_imported_is_reported_by_who_needs_it(
+    framework_servers: FrameworkServers,
+) -> None:
+    name = "no_such_module"
+    done = run_script(framework_servers, sys.executable, [name], f"import {name}")
+    assert done.returncode == 1 and "No module named 'no_such_module'" in done.stderr
 
 
 @pytest.mark.provisions

@@ -19,6 +19,7 @@ from tasks.unfair.automatic_plants import (
     tabulate,
 )
 from tasks.unfair.automatic_plants import sample as take_sample
+from tasks.unfair.framework_servers import serve_frameworks
 from tasks.unfair.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, run_plants
 
 
@@ -69,8 +70,11 @@ def plants(
     environments = provision_sides(open_state(state), {"jax": jax, "torch": torch}, report_line)
     outcomes: list[Outcome] = []
     rows: list[dict[str, str]] = []
-    with tempfile.TemporaryDirectory(prefix="deadheat-plants-") as folder:
-        for outcome in run_plants(chosen, environments, Path(folder), report_line):
+    with (
+        tempfile.TemporaryDirectory(prefix="deadheat-plants-") as folder,
+        serve_frameworks() as servers,
+    ):
+        for outcome in run_plants(chosen, environments, Path(folder), report_line, servers):
             outcomes.append(outcome)
             rows.append(_describe(outcome))
             report_line(_summarize(rows[-1]))

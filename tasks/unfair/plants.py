@@ -32,6 +32,12 @@ from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.incoming.documents import read_document
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.verdict.duel.physics import UNJUDGED
+from tasks.unfair.framework_servers import (
+    FrameworkServers,
+    compile_briefly,
+    fork_contenders,
+    replace_texts,
+)
 
 PLANTS = Path(__file__).parent.parent.parent / "tests" / "plants" / "plants.toml"
 Report = Callable[[str], None]
@@ -39,9 +45,7 @@ _LIMITS = DuelLimits(
     starts=1, rounds=2, passes=False, block_ms=20.0, warm_up_limit_s=0.2, block_timeout_s=60.0
 )
 _SETTING = "plant"
-_ADDED = [
-    Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts", "forks")
-]
+_PROGRAMS = Path(__file__).with_name("planted_programs.py")
 _BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
 NEEDLESS = (
     *("of its work needlessly", "does what no step needs"),
@@ -79,6 +83,9 @@ class Plant:
     """Further settings of all sides in its duel."""
     own: Mapping[str, str] = field(default_factory=dict)
     """Further settings of its own side alone."""
+    forked: bool = True
+    """Whether the contenders of its duel are forked from one import per framework. Those of a side
+    that leaves its process group are not: only below the conductor it is looked for."""
 
     @property
     def duel(self) -> tuple[str, str]:
@@ -86,10 +93,10 @@ class Plant:
         return self.workload, self.case
 
     @property
-    def kind(self) -> tuple[int, str, tuple[tuple[str, str], ...]]:
-        """Plants of one duel that differ in it run in several: its starts, the compile mode, and
-        other settings."""
-        return self.starts, self.compile, tuple(sorted(self.settings.items()))
+    def kind(self) -> tuple[int, str, tuple[tuple[str, str], ...], bool]:
+        """Plants of one duel that differ in it run in several: its starts, the compile mode, other
+        settings, and whether its contenders are forked."""
+        return self.starts, self.compile, tuple(sorted(self.settings.items())), self.forked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +159,14 @@ def run_plants(
     environments: Mapping[str, EnvironmentRecord],
     folder: Path,
     report: Report,
+    servers: FrameworkServers,
 ) -> Iterator[Outcome]:
     """Run every plant beside both fair sides, in duels of their own state under `folder`."""
     groups = groupby(plants, lambda plant: (plant.duel, plant.kind))
     for index, ((duel, _), members) in enumerate(groups):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
         report(f"measuring {' '.join(duel)}; unfair sides: {len(named)}")
-        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}")
+        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}", servers)
 
 
 def _run_duel(
@@ -167,14 +175,17 @@ def _run_duel(
     plants: Mapping[str, Plant],
     environments: Mapping[str, EnvironmentRecord],
     folder: Path,
+    servers: FrameworkServers,
 ) -> list[Outcome]:
     state = open_state(folder)
-    starts, mode, others = next(iter(plants.values())).kind
+    starts, mode, others, forked = next(iter(plants.values())).kind
     settings = {
         framework: {"compile": each, **dict(others)}
         for framework, each in (("jax", "jit"), ("torch", mode))
     }
-    snapshot = _plant(state, plants, _list_imports(duel, environments, mode))
+    snapshot = _plant(state, plants)
+    if forked:
+        fork_contenders(snapshot, servers)
     right = [
         _contender(f"right-{each}", environments[each], each, settings[each])
         for each in environments
@@ -313,37 +324,19 @@ def _build_planted(build, order, case, arrays):
 '''
 
 
-def _list_imports(
-    duel: tuple[str, str], environments: Mapping[str, EnvironmentRecord], mode: str
-) -> dict[str, list[str]]:
-    """By interpreter what every contender of a framework imports: its runtime, its side of the
-    workload, and what torch's optimisers and compiler add."""
-    workload, case = duel
-    needs_compiler = "train" in case or mode != "none"
-    return {
-        record.python: [
-            f"benchcore.cell.runtimes.{framework}_runtime",
-            f"benchcore.workloads.{workload}.in_{framework}",
-        ]
-        + ["torch._dynamo"] * (framework == "torch" and needs_compiler)
-        for framework, record in environments.items()
-    }
-
-
-def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequence[str]]) -> Path:
+def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
     """A copy of the measured layer with one more setting: the plant. All contenders of a framework
-    share its imports and compilations, as most of an automatic plant's program is the right one.
-    They run few steps and latencies, as no guard reads how many. Each plant is compared with the
-    fair sides, which come first, and with no other plant."""
+    share its compilations, as most of an automatic plant's program is the right one. They run few
+    steps and latencies, as no guard reads how many. Each plant is compared with the fair sides,
+    which come first, and with no other plant."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
     patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}
     cell = snapshot / "benchcore" / "cell"
-    for path in _ADDED:
-        shutil.copy(path, cell / path.name)
+    shutil.copy(_PROGRAMS, cell / _PROGRAMS.name)
     load = "    module = importlib.import_module(name)\n"
     accepted = "if key != INJECTED_SLOWDOWN}"
-    _replace(
+    replace_texts(
         cell / "building.py",
         {
             load: f'    _patch_imports(_PLANTS, order["settings"].get({_SETTING!r}))\n{load}',
@@ -352,34 +345,19 @@ def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequ
         },
         f"{_HOOK}\n_PLANTS = __import__('json').loads({json.dumps(patches)!r})\n",
     )
-    _replace(
+    replace_texts(
         cell / "processes" / "launch.py",
         {
             '"caches" / contender.name': '"caches" / contender.framework',
             "shutil.rmtree(": "_leave(",
-            "*workaround.flags": '*workaround.flags, "--xla_backend_optimization_level=1"',
         },
         "\n\ndef _leave(folder, **options):\n    pass\n",
     )
-    _replace(
-        cell / "processes" / "process.py",
-        {"subprocess.Popen(\n": "planted_starts.start(\n            _IMPORTS[python],\n"},
-        f"\n\nfrom benchcore.cell import planted_starts\n\n_IMPORTS = {imports!r}\n",
-    )
+    compile_briefly(snapshot)
     if not any(each in plant.guard for each in NEEDLESS for plant in plants.values()):
-        _replace(cell / "runtimes" / "jax_runtime.py", {_FOLLOW: "None"})
+        replace_texts(cell / "runtimes" / "jax_runtime.py", {_FOLLOW: "None"})
     fair = f'{_PAIRS}        if not a.startswith("right-"):\n            continue\n'
-    _replace(cell / "proof" / "agreement.py", {_PAIRS: fair})
-    _replace(cell / "start.py", {"_FEWEST_LATENCIES = 50": "_FEWEST_LATENCIES = 2"})
-    _replace(cell / "stopping.py", {"MIN_STEPS = 50": "MIN_STEPS = 2"})
+    replace_texts(cell / "proof" / "agreement.py", {_PAIRS: fair})
+    replace_texts(cell / "start.py", {"_FEWEST_LATENCIES = 50": "_FEWEST_LATENCIES = 2"})
+    replace_texts(cell / "stopping.py", {"MIN_STEPS = 50": "MIN_STEPS = 2"})
     return snapshot
-
-
-def _replace(path: Path, changes: Mapping[str, str], more: str = "") -> None:
-    """Rewrite the file: replace texts that each occur once, and add `more` at its end."""
-    text = path.read_text(encoding="utf-8")
-    for old, new in changes.items():
-        assert text.count(old) == 1, f"{path.name} has changed"
-        text = text.replace(old, new)
-    path.unlink()  # a snapshot is read-only
-    path.write_text(text + more, encoding="utf-8")

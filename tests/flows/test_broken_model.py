@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from duel_orders import copy_inside_ring
-from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.requests import Placement
@@ -25,6 +24,7 @@ from benchcore.store.reports.campaign import judge_and_list
 from dashboards.publish import publish_campaign
 from dashboards.website.files import WebsiteFiles
 from data_checks.check import check_campaign
+from tasks.unfair.framework_servers import FrameworkServers, fork_contenders
 
 pytestmark = pytest.mark.provisions
 PROFILE = Profile(

@@ -13,6 +13,7 @@ from duel_orders import on_one_cpu
 from benchcore.errors import UserError
 from benchcore.protocol import EnvironmentRecord
 from tasks.unfair.automatic_plants import list_automatic
+from tasks.unfair.framework_servers import FrameworkServers
 from tasks.unfair.plants import Outcome, Plant, read_plants, run_plants
 
 _AUTOMATIC = (
@@ -44,6 +45,7 @@ Run = Callable[[tuple[str, str]], list[Outcome]]
 @pytest.fixture(scope="module")
 def run(
     framework_environment: Callable[[str], EnvironmentRecord],
+    framework_servers: FrameworkServers,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Run:
     """Run all plants of a duel, once."""
@@ -56,7 +58,10 @@ def run(
             plants.sort(key=lambda plant: plant.kind)
             folder = tmp_path_factory.mktemp("plants")
             with on_one_cpu():
-                ran[duel] = list(run_plants(plants, environments, folder, lambda text: None))
+                found = run_plants(
+                    plants, environments, folder, lambda text: None, framework_servers
+                )
+                ran[duel] = list(found)
         return ran[duel]
 
     return run_duel

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from command_line import run_here
 from duel_orders import copy_inside_ring
-from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments import tune
@@ -33,6 +32,7 @@ from benchcore.store.database import open_database
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
+from tasks.unfair.framework_servers import FrameworkServers, fork_contenders
 
 Decide = Callable[[Candidate], bool]
 

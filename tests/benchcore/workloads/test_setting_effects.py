@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_contenders import FrameworkServers
+from forked_contenders import run_script
 
 from benchcore.cell.failures.workarounds import xla_flags_of
 from benchcore.planning.catalog import load_spec
 from benchcore.workloads.settings import XLA_FLAGS
+from tasks.unfair.framework_servers import FrameworkServers
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.provisions
@@ -78,7 +79,8 @@ def run(framework_python: Callable[[str], Path], framework_servers: FrameworkSer
     """Run jobs of a framework in a process of its own, with flags of XLA's."""
 
     def run_jobs(framework: str, jobs: list[Mapping[str, Any]], flags: str = "") -> Any:
-        done = framework_servers.run(
+        done = run_script(
+            framework_servers,
             framework_python(framework),
             [framework, *(["torch._dynamo"] if framework == "torch" else [])],
             _RUN,
@@ -281,7 +283,9 @@ def test_vmap_of_an_ensemble_computes_what_stacked_modules_do(
 ) -> None:
     """As torch's documentation writes an ensemble: `stack_module_state` and `functional_call`."""
     python, settings = framework_python("torch"), {"PYTHONPATH": str(ROOT)}
-    done = framework_servers.run(python, ["torch"], _STACKED, **settings, CUDA_VISIBLE_DEVICES="")
+    done = run_script(
+        framework_servers, python, ["torch"], _STACKED, **settings, CUDA_VISIBLE_DEVICES=""
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     assert len(found) == 2 * (2 + 2 * 4), "outputs and losses, and each layer's weight and bias"
@@ -356,7 +360,9 @@ def test_jax_compiles_each_shape_even_of_a_function_that_was_exported_for_any(
 ) -> None:
     """What the Guide states of dynamic shapes in JAX, which no row answers."""
     python, settings = framework_python("jax"), {"PYTHONPATH": str(ROOT)}
-    done = framework_servers.run(python, ["jax"], _EXPORTED, **settings, CUDA_VISIBLE_DEVICES="")
+    done = run_script(
+        framework_servers, python, ["jax"], _EXPORTED, **settings, CUDA_VISIBLE_DEVICES=""
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [1, 1, 0, 1]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from duel_orders import copy_inside_ring, make_order, run_order
-from forked_contenders import FrameworkServers, fork_contenders
 
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
 from benchcore.state import open_state
@@ -21,6 +20,7 @@ from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.bottleneck import StepMeasurements, find_bottleneck
 from benchcore.verdict.duel.step_profile import profile_step
 from data_checks.check import check_campaign
+from tasks.unfair.framework_servers import FrameworkServers, fork_contenders
 
 pytestmark = pytest.mark.provisions
 ROOT = Path(__file__).parents[4]

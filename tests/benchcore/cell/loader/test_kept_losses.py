@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forked_contenders import FrameworkServers
+from forked_contenders import run_script
+
+from tasks.unfair.framework_servers import FrameworkServers
 
 pytestmark = pytest.mark.provisions
 ROOT = Path(__file__).parents[4]
@@ -67,7 +69,8 @@ def test_an_epochs_losses_survive_the_next_replay(
     workloads = {
         name: f"benchcore.workloads.{name}.in_torch" for name in ("mnist_cnn", "mobilenet_v3_small")
     }
-    done = framework_servers.run(
+    done = run_script(
+        framework_servers,
         framework_python("torch"),
         ["torch", "torch._dynamo"],
         _LEARN,

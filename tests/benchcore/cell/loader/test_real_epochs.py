@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from duel_orders import copy_inside_ring, ignore_host_load, make_dataset, make_order, run_order
-from forked_contenders import FrameworkServers, fork_contenders
 from image_folders import write_digits
 
 from benchcore.planning.catalog import load_spec
@@ -26,6 +25,7 @@ from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.workloads.contract import TrainedGraphs, TrainedTexts
+from tasks.unfair.framework_servers import FrameworkServers, compile_briefly, fork_contenders
 
 pytestmark = pytest.mark.provisions
 Environments = Callable[[str], EnvironmentRecord]
@@ -90,6 +90,7 @@ def trained(
     snapshot, state = root / "snapshot", open_state(root / "state")
     copy_inside_ring(snapshot)
     fork_contenders(snapshot, framework_servers)
+    compile_briefly(snapshot)
     _edit(snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, off)")
     _edit(snapshot, "in_torch.py", "constructor)(**options)", "constructor)(dropout=0, **options)")
     dataset = make_dataset(images, batch=16, side=64)
@@ -138,6 +139,7 @@ def test_each_seed_has_weights_and_an_order_that_both_sides_share(
     arrays = read_image_arrays(_write_steps(tmp_path, side=28), tmp_path / "kept")
     state = open_state(tmp_path / "state")
     ignore_host_load(forking_snapshot)
+    compile_briefly(forking_snapshot)
     dataset = make_dataset(arrays, batch=16, side=28, target_accuracy=0.3)
     order = _order_both(framework_environment, "mnist_cnn", dataset, starts=2)
     document = run_order(order, state, forking_snapshot)
@@ -176,6 +178,7 @@ def test_a_network_for_small_images_learns_from_arrays(
     """Grey ones, which both sides get with three channels. Its norms differ in validation."""
     arrays = read_image_arrays(_write_steps(tmp_path, side=32), tmp_path / "kept")
     state = open_state(tmp_path / "state")
+    compile_briefly(forking_snapshot)
     dataset = make_dataset(arrays, batch=16, side=32)
     order = _order_both(framework_environment, "cifar_resnet", dataset)
     document = run_order(order, state, forking_snapshot)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from duel_orders import make_order, run_order
-from forked_contenders import FrameworkServers
+from forked_contenders import run_script
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import State
@@ -17,6 +17,7 @@ from benchcore.store.database import open_database
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
+from tasks.unfair.framework_servers import FrameworkServers
 
 pytestmark = pytest.mark.provisions
 ROOT = Path(__file__).parents[4]
@@ -127,7 +128,7 @@ def run_code(
 
     def run(framework: str, code: str) -> Any:
         python, paths = framework_python(framework), {"PYTHONPATH": str(ROOT)}
-        done = framework_servers.run(python, [framework], code, **paths)
+        done = run_script(framework_servers, python, [framework], code, **paths)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,4 +1,4 @@
-"""Forks processes that need a framework from one that has imported it; `forked_contenders.py`
+"""Forks processes that need a framework from one that has imported it; `framework_servers.py`
 starts it in the framework's own Python.
 
 Usage: python -P -s framework_server.py SOCKET MODULE...
@@ -10,7 +10,7 @@ then its exit code. What was imported holds no device and no program.
 from __future__ import annotations
 
 import gc
-import importlib.util
+import importlib
 import json
 import os
 import select
@@ -18,35 +18,23 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
-
-def _load(path: Path) -> ModuleType:
-    """A module by its path: nothing here is on the path of a framework's Python."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_FORKS = _load(Path(__file__).parents[1] / "tasks" / "unfair" / "planted_forks.py")
 LONGEST = 1 << 17
 """Bytes of a request."""
 _OWNER = 0
-"""Stdin is a pipe of the tests: at its end there are none."""
+"""Stdin is a pipe of the owner: at its end there is none."""
 
 
 def serve(listener: socket.socket, imports: Sequence[str]) -> None:
-    """Fork for each request, until the tests end."""
+    """Fork for each request, until the owner ends."""
     gc.disable()
     for name in imports:
-        importlib.import_module(name)
-    _FORKS.set_objects_aside()
+        with suppress(Exception):  # who needs it reports that it can't be imported
+            importlib.import_module(name)
+    _set_objects_aside()
     gc.enable()
     while True:
         ready, _, _ = select.select([listener, _OWNER], [], [])
@@ -54,13 +42,22 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> None:
         if _OWNER in ready:
             return
         connection, _ = listener.accept()
-        request, fds, _, _ = socket.recv_fds(connection, LONGEST, 3)
+        request, fds, _, _ = socket.recv_fds(connection, LONGEST, 4)
         if request and os.fork() == 0:
             listener.close()
             _hold(connection, json.loads(request), fds)
         connection.close()
         for each in fds:
             os.close(each)
+
+
+def _set_objects_aside() -> None:
+    """Contenders look through all objects several times: let each see its own alone. Their guards
+    count no object as set aside but those that a contender adds."""
+    gc.collect()
+    gc.freeze()
+    count, shared = gc.get_freeze_count, gc.get_freeze_count()
+    gc.get_freeze_count = lambda: max(0, count() - shared)  # some are freed
 
 
 def _reap() -> None:
@@ -70,7 +67,7 @@ def _reap() -> None:
             pass
 
 
-def _hold(connection: socket.socket, request: dict[str, Any], fds: list[int]) -> NoReturn:
+def _hold(connection: socket.socket, request: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
     """Be the parent of a new process: report its end, and let it end with the client."""
     leads, led = os.pipe()
     pid = os.fork()
@@ -94,17 +91,22 @@ def _hold(connection: socket.socket, request: dict[str, Any], fds: list[int]) ->
     os._exit(0)
 
 
-def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """What the request asks for: a contender, whose descriptors are its
-    two pipes and its log; or a script, with those of its output."""
+def _become(request: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
+    """Run a script as `python -c` does. Its output goes to the last two descriptors; the numbers of
+    the others follow its arguments."""
     code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(fds[-2], 1)
         os.dup2(fds[-1], 2)
-        os.dup2(fds[0] if "script" in request else fds[-1], 1)
         os.sched_setaffinity(0, request["cpus"])
-        _set_environment(request["env"])
-        code = _run_script(request) if "script" in request else _contend(fds)
+        _set_variables(request["env"])
+        sys.argv = ["-c", *request["arguments"], *map(str, fds[:-2])]
+        os.chdir(request["cwd"])
+        exec(compile(request["script"], "<string>", "exec"), {"__name__": "__main__"})
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - whatever ends it
         traceback.print_exc()
     finally:
@@ -114,29 +116,16 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os._exit(code)
 
 
-def _set_environment(variables: dict[str, str]) -> None:
-    """All of them: a framework reads some after its import only."""
+def _set_variables(variables: Mapping[str, str]) -> None:
+    """All of them: a framework reads some after its import only, and JAX has read that of its
+    cache."""
     os.environ.clear()
-    _FORKS.set_variables(variables)
+    os.environ.update(variables)
+    if (jax := sys.modules.get("jax")) and "JAX_COMPILATION_CACHE_DIR" in variables:
+        jax.config.update("jax_compilation_cache_dir", variables["JAX_COMPILATION_CACHE_DIR"])
     sys.path[:0] = [each for each in variables.get("PYTHONPATH", "").split(os.pathsep) if each]
-
-
-def _contend(fds: list[int]) -> int:
-    from benchcore.cell.__main__ import main
-
-    return main(["contender", *map(str, fds[:2])])
-
-
-def _run_script(request: dict[str, Any]) -> int:
-    """As `python -c` does."""
-    sys.argv = ["-c", *request["arguments"]]
-    os.chdir(request["cwd"])
-    try:
-        exec(compile(request["script"], "<string>", "exec"), {"__name__": "__main__"})
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
 
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    os._exit(0)  # to take a framework down takes CPU time, and JAX's then names what it leaked
