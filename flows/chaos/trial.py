@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import random
 import signal
@@ -78,6 +79,8 @@ class Trial:
     prefix: tuple[str, ...] = ()
     """What the first run of the command is started with, such as `prlimit`."""
     process: RunningNight | None = None
+    until: float = math.inf
+    """When its run of the command is over, by the monotonic clock: a fault waits no longer."""
     until_rerun: ExitStack = field(default_factory=ExitStack)
     """What ends, or is repaired as the command asked, before the command is run again."""
     until_end: ExitStack = field(default_factory=ExitStack)
@@ -148,10 +151,9 @@ class Trial:
         self.wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= number)
 
     def wait_until(self, true: Callable[[], object]) -> None:
-        """Raises MissedError if the night ends first."""
+        """Raises MissedError if the night ends first, TimeoutExpired if it hangs."""
         while not true():
-            if self.night.poll() is not None:
-                raise MissedError
+            self._check_night()
             time.sleep(_POLL_S)
 
     def sleep(self, seconds: float) -> None:
@@ -170,12 +172,18 @@ class Trial:
         return self.wait_for(look)[0]
 
     def wait_for(self, look: Callable[[], list[_Found]], every_s: float = _POLL_S) -> list[_Found]:
-        """What `look` finds, once it is something. Raises MissedError if the night ends first."""
+        """What `look` finds, once it is something. Raises MissedError if the night ends first,
+        TimeoutExpired if it hangs."""
         while not (found := look()):
-            if self.night.poll() is not None:
-                raise MissedError
+            self._check_night()
             time.sleep(every_s)
         return found
+
+    def _check_night(self) -> None:
+        if self.night.poll() is not None:
+            raise MissedError
+        if time.monotonic() > self.until:
+            raise subprocess.TimeoutExpired(self.command, self.limit_s)
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ def run_trial(
 
 def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
     log, began, hung = trial.folder / f"{name}.log", time.monotonic(), False
-    trial.process = _start(trial, log)
+    trial.process, trial.until = _start(trial, log), began + trial.limit_s
     try:
         inject(trial)
         trial.night.wait(max(1.0, began + trial.limit_s - time.monotonic()))

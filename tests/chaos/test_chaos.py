@@ -40,6 +40,7 @@ SHORT = (
     "contender: SIGKILL",
     "conductor: SIGKILL",
     "node: everything killed",
+    "job: suspended and resumed",
     "document: cut",
     "database: pages overwritten",
     "snapshot: file emptied",
@@ -135,6 +136,18 @@ def test_a_night_that_hangs_and_leaves_a_process_is_noticed(
     outcome = run_trial("hangs", lambda trial: _instead(trial, program), do_nothing, trial)
     assert outcome.first.hung and len(outcome.first.orphans) == 1, outcome
     assert not outcome.is_good
+
+
+def test_a_fault_that_waits_for_a_night_that_hangs_ends(
+    template: StateTemplate, tmp_path: Path
+) -> None:
+    """As for a conductor whose night is stopped, and so never reaped."""
+    trial = _make_trial(template, tmp_path)
+    program = "import time; time.sleep(60)"
+    outcome = run_trial(
+        "waits", lambda trial: _instead(trial, program), lambda t: t.find("conductor"), trial
+    )
+    assert outcome.first.hung and not outcome.is_good
 
 
 def test_what_is_lost_or_measured_again_is_noticed(template: StateTemplate, tmp_path: Path) -> None:

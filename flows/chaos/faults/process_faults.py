@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from flows.chaos.faults.fault import Fault, signal_processes
+from flows.chaos.processes import list_processes
 from flows.chaos.trial import Trial
 
 _STORM_S = 1.0
@@ -37,12 +38,14 @@ def _suspend_night(trial: Trial) -> None:
 
 def _suspend_all(trial: Trial) -> None:
     """Suspend and resume every process of the job, as Slurm does."""
+    trial.find("contender")
+    trial.night.send_signal(signal.SIGSTOP)
+    found = [*list_processes(trial.state.root)]
     for number in (signal.SIGSTOP, signal.SIGCONT):
-        trial.find("conductor").send(number)
-        for word in ("contender", "conductor"):
-            trial.find(word).send(number)
-        trial.night.send_signal(number)
+        for each in found:
+            each.send(number)
         time.sleep(trial.random.uniform(0.2, 2))
+    trial.night.send_signal(signal.SIGCONT)
 
 
 def _kill_both(trial: Trial) -> None:
