@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, func, insert, literal, select
+from sqlalchemy import ColumnElement, Engine, Integer, Select, and_, func, insert, literal, select
 
 from benchcore.demo.story import DAYS
 from benchcore.store.database import begin_writing
@@ -19,14 +19,22 @@ from benchcore.store.models import (
     ContenderRun,
     DuelRun,
     Equivalence,
+    EventChange,
+    EventRow,
+    FailedCheckRow,
     PairRatio,
+    Proof,
     StartRun,
+    SuspicionRow,
     UtcDateTime,
 )
 
 MOST = 256
-_TABLES = (DuelRun, ContenderRun, StartRun, Equivalence, PairRatio)
-"""In the order of their references."""
+_PARTS = (ContenderRun, StartRun, Equivalence, PairRatio, FailedCheckRow)
+"""Tables whose rows belong to a duel run, in the order of their references."""
+_NUMBERS = ("id", "suspicion", "event")
+_NUMBERS_OF_A_COPY = 1 << 22
+"""Rows of one table that a copy may have: 256 copies fit into 32 bits."""
 _FIRST = 1000
 """The machine of the first copy."""
 
@@ -41,6 +49,11 @@ class _Copy:
     fingerprint: str | None = None
     days: int = 0
     case: int = 0
+
+    @property
+    def is_new_machine(self) -> bool:
+        """Whether it is the first copy of its machine."""
+        return self.fingerprint is not None and self.days == self.case == 0
 
 
 def copy_year(
@@ -70,21 +83,41 @@ def copy_night(engine: Engine, campaign: str) -> str:
 
 
 def _store(engine: Engine, copy: _Copy, wanted: ColumnElement[bool]) -> int:
-    runs = select(DuelRun.id).where(wanted)
     with begin_writing(engine) as session:
         count = session.scalar(select(func.count()).select_from(DuelRun).where(wanted)) or 0
-        for model in _TABLES:
+        for model, belongs in _list_rows(copy, select(DuelRun.id).where(wanted)).items():
             table = Base.metadata.tables[model.__tablename__]
-            run = table.c.id if model is DuelRun else table.c.duel_run
             values = [_change(each, copy, engine) for each in table.columns]
-            query = select(*values).where(run.in_(runs))
+            query = select(*values).select_from(table).where(belongs)
             session.execute(insert(table).from_select([each.name for each in table.c], query))
     return count
 
 
+def _list_rows(copy: _Copy, runs: Select[Any]) -> dict[type[Base], ColumnElement[bool]]:
+    """Which rows of each table a copy of these duel runs has. A suspicion compares three of them.
+    Proofs are of a machine, and hold for all its years and cases."""
+    compared = (SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    of_suspicions = and_(*(each.in_(runs) for each in compared))
+    suspicions = select(SuspicionRow.id).where(of_suspicions)
+    events = select(EventRow.id).where(EventRow.suspicion.in_(suspicions))
+    rows: dict[type[Base], ColumnElement[bool]] = {
+        DuelRun: DuelRun.id.in_(runs),
+        **{each: each.duel_run.in_(runs) for each in _PARTS},
+        SuspicionRow: of_suspicions,
+        EventRow: EventRow.suspicion.in_(suspicions),
+        EventChange: EventChange.event.in_(events),
+    }
+    if copy.is_new_machine:
+        machines = runs.with_only_columns(DuelRun.device_fingerprint)
+        rows[Proof] = Proof.device_fingerprint.in_(machines)
+    return rows
+
+
 def _change(column: ColumnElement[Any], copy: _Copy, engine: Engine) -> ColumnElement[Any]:
     name = column.name  # type: ignore[attr-defined]
-    if name in ("id", "duel_run", "passes_of"):
+    if name in _NUMBERS and isinstance(column.type, Integer):
+        return column + literal((copy.number + 1) * _NUMBERS_OF_A_COPY)
+    if name in ("id", "duel_run", "passes_of") or name.endswith("_run"):
         return func.substr(column, 3).concat(f"{copy.number:02x}")
     if name == "campaign":
         return column.concat(copy.end)

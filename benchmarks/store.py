@@ -11,7 +11,8 @@ committed rows; queries as the median of three, and with the plan that the datab
 CPU seconds are this process's: those of a PostgreSQL's server are not in them.
 
 `--runs` fills the database up to so many contender runs: it ingests the first machine's year, and
-1,000 documents at the end, which are timed; the others are copies of that year. `--round-trip` then
+1,000 documents at the end, which are timed; the others are copies of that year, which has locks,
+proofs, failed checks and events as a real one. `--round-trip` then
 exports the tables as Parquet, imports them into a PostgreSQL that it starts, goes back to SQLite in
 the same way, and compares every row; a database of `--url` that is filled already is only moved.
 `--postgres` starts a PostgreSQL of the system's package for the rows, which then go to SQLite only.
@@ -38,11 +39,12 @@ from copied_years import copy_year
 from one_duel import store_results, time_call
 from round_trip import go_round, serve_postgres
 from sqlalchemy import event, func, select
+from whole_year import complete_year
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.documents import DemoNight
 from benchcore.demo.story import DAYS, make_profile, resolve_requests
-from benchcore.demo.write import list_documents, plan_night
+from benchcore.demo.write import list_documents, list_failed_checks, plan_night
 from benchcore.planning.matrix import make_plan
 from benchcore.protocol import write_json
 from benchcore.state import State, open_state
@@ -124,6 +126,7 @@ def measure(
     measured_at: float = math.inf if fill_to else FIRST_ROW
     for nights in _list_batches():
         if fill_to and nights[0][0]:  # the first machine's year is there
+            complete_year(engine, state, LAST)
             stored += _fill(engine, stored, fill_to)
             ingested, ingest_s, ingest_cpu_s, judge_s, fill_to = 0, 0.0, 0.0, 0.0, None
             num_documents = stored + SAMPLE
@@ -131,8 +134,8 @@ def measure(
         documents = _spool(state, nights)
         seconds, cpu_s = _time_with_cpu(lambda: _ingest(engine, state))
         ingest_s, ingest_cpu_s = ingest_s + seconds, ingest_cpu_s + cpu_s
-        for campaign in campaigns:
-            replace_failed_checks(engine, campaign, [])
+        failed = [each for _, night in nights for each in list_failed_checks(night)]
+        replace_failed_checks(engine, campaigns, failed)
         judge_s += time_call(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
         stored, ingested = stored + len(documents), ingested + len(documents)
         for campaign in campaigns:

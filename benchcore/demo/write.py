@@ -63,7 +63,7 @@ def write_nights(state: State, engine: Engine, last: date, num_days: int) -> lis
             save_plan(night.plan, campaign_folder(state, night.plan.campaign) / "plan.json")
         insert_documents(engine, [each for night in of_batch for each in list_documents(night)])
         campaigns = [night.plan.campaign for night in of_batch]
-        failed = [each for night in of_batch for each in _fail_checks(night)]
+        failed = [each for night in of_batch for each in list_failed_checks(night)]
         replace_failed_checks(engine, campaigns, failed)
         judge_campaign(engine, *campaigns)
     return nights
@@ -103,7 +103,8 @@ def _fail(
     )
 
 
-def _fail_checks(night: DemoNight) -> Iterator[FailedCheck]:
+def list_failed_checks(night: DemoNight) -> Iterator[FailedCheck]:
+    """Crashes, a pair that is void, and now and then a duel with other inputs."""
     void, *check = story.VOID.get(night.days_ago, ("", "", "", ""))
     for duel in night.plan.duels:
         name = name_case(duel.workload, duel.case, duel.track)
