@@ -12,11 +12,13 @@ from benchcore.cell.result.start import STAGES
 from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.store.metrics import ON_PAGE
 from dashboards.formatting import format_count, format_ns, is_missing, name_contender
+from dashboards.frames import does_count
 from dashboards.listings import bottlenecks, tables
 from dashboards.listings.tables import Row
 from dashboards.website import blocks
 from dashboards.website.blocks import Block, column
 from dashboards.website.campaign.tonight import Rows, fold_pairs, title_campaign
+from dashboards.website.campaign.voids import explain
 from dashboards.website.gather import Campaign
 from dashboards.website.health import link_suite
 from dashboards.website.pairs import case_key, pair_id
@@ -47,7 +49,7 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
     sections = [
         _head(campaign, duel, of_run["ratios"], of_run["contenders"]),
         blocks.section(
-            "Pairs", [fold_pairs("pairs", of_run["ratios"], of_one_case=True)], id="pairs"
+            "Pairs", [fold_pairs("pairs", _explain_pairs(of_run), of_one_case=True)], id="pairs"
         ),
         _failed_checks(campaign, of_run["failed_checks"]),
         _tracebacks(raw, names),
@@ -60,6 +62,15 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
         _settings(raw, names),
     ]
     return blocks.page(name_case_in_words(duel), sections)
+
+
+def _explain_pairs(of_run: Mapping[str, Rows]) -> Rows:
+    """The pairs of a duel; a void one has the failure of its contender as its reason."""
+    contenders = {(row["duel_run"], row["name"]): row for row in of_run["contenders"]}
+    return [
+        row if does_count(row) else {**row, "reason": explain(row, contenders)}
+        for row in of_run["ratios"]
+    ]
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from dashboard_nights import NIGHTS, name_night
+from page_visits import CRASHED
 
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.protocol import DuelLimits
 from benchcore.state import State
 from benchcore.store.database import open_database
+from dashboards.website.campaign.duels import list_duels
 from dashboards.website.campaign.tonight import describe_campaign
 from dashboards.website.campaign.voids import count_causes
 from dashboards.website.gather import Campaign, read_campaigns
@@ -68,6 +70,8 @@ def test_a_void_pair_shows_why_its_contender_failed(nights: State) -> None:
     failed = "PyTorch 2.15.0 compiled, compile: signal 11"
     assert reasons["contender failed: crash"].startswith(failed)
     assert reasons["outputs differ"].startswith("outputs differ: by 4.1e-03")
+    (page,) = (page for run, page in list_duels(last) if run == CRASHED)
+    assert failed in str(page["blocks"][1]) and "status is" not in str(page["blocks"][1])
     cells = [each for each in found["cells"] if each["reason"]]
     assert {each["reason"] for each in cells} <= set(reasons.values())
 
