@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 from cached_compiler import put_before
 from duel_orders import copy_inside_ring
+from forked_contenders import run_script
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from postgres_server import serve_postgres
@@ -36,6 +37,7 @@ for _each in VARIABLES:
 # For scripts in a framework's Python; contenders have their own. Threads would wait for each
 # other at every tiny operation, and Inductor's pool imports torch once more.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
+_ROOT = Path(__file__).parent.parent
 _SETTINGS = ("DEADHEAT_", "PREFECT_")
 _MINUTES = """
 test_programs test_up test_plants test_slurm_campaign test_compare test_sweep test_deployments
@@ -209,6 +211,23 @@ def framework_servers() -> Iterator[FrameworkServers]:
     """Processes that have imported a framework, and fork others."""
     with serve_frameworks() as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def run_in_framework(
+    framework_python: Callable[[str], Path], framework_servers: FrameworkServers
+) -> Callable[..., str]:
+    """Runs a script in a framework's Python, which is 3.12 or later and has imported it; what the
+    script prints."""
+
+    def run(framework: str, script: str, *arguments: str, **late: str) -> str:
+        late = {"PYTHONPATH": str(_ROOT), "CUDA_VISIBLE_DEVICES": "", **late}
+        python = framework_python(framework)
+        done = run_script(framework_servers, python, [framework], script, *arguments, **late)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,19 +45,11 @@ print(json.dumps(found))
 
 @pytest.mark.provisions
 def test_a_fair_way_to_compute_is_not_called_needless_work(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
     """A loop scales and adds up a sample at a time, and most samples are scaled by exactly 1."""
-    command = [str(framework_python("torch")), "-P", "-W", "ignore", "-c", _COUNT]
-    done = subprocess.run(
-        [*command, json.dumps(_WAYS)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for way, (found, analytic) in zip(_WAYS, json.loads(done.stdout.splitlines()[-1]), strict=True):
+    counted = json.loads(run_in_framework("torch", _COUNT, json.dumps(_WAYS)).splitlines()[-1])
+    for way, (found, analytic) in zip(_WAYS, counted, strict=True):
         reasons = judge_products(
             "torch", found, framework="torch", precision="fp32_ieee", analytic=analytic,
             on_gpu=False,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,14 +136,6 @@ print(json.dumps(found))
 """
 
 
-def _run(python: Path, code: str) -> dict[str, Any]:
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    command = [str(python), "-P", "-s", "-c", code]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def _compute(value: list[float]) -> list[float]:
     """The losses of two steps from there that drop what the given bits say."""
     now, losses = np.array(value), []
@@ -158,9 +148,9 @@ def _compute(value: list[float]) -> list[float]:
 
 @pytest.mark.provisions
 def test_a_step_of_jax_is_followed_with_given_numbers(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    found = _run(framework_python("jax"), _JAX)
+    found = json.loads(run_in_framework("jax", _JAX).splitlines()[-1])
     assert found["draws"] == {
         "usual": [["usual", 100]],
         "normal": [["usual", 100]],
@@ -183,9 +173,9 @@ def test_a_step_of_jax_is_followed_with_given_numbers(
 
 @pytest.mark.provisions
 def test_a_step_of_torch_is_followed_with_given_numbers(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    found = _run(framework_python("torch"), _TORCH)
+    found = json.loads(run_in_framework("torch", _TORCH).splitlines()[-1])
     for name, fair, num_draws in (
         ("fair", True, 2),
         ("uniform", True, 2),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,20 +262,13 @@ def test_settings_of_vmap_are_read_where_a_workload_has_them() -> None:
 
 @pytest.mark.provisions
 def test_what_a_step_reads_owes_and_draws_is_found(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
     """That fair steps read nothing else and draw equally is tested with the workloads."""
     found: dict[str, Any] = {}
     for framework in ("jax", "torch"):
-        done = subprocess.run(
-            [str(framework_python(framework)), "-P", "-s", "-c", _READ, framework],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found[framework] = json.loads(done.stdout.splitlines()[-1])
+        printed = run_in_framework(framework, _READ, framework)
+        found[framework] = json.loads(printed.splitlines()[-1])
     assert sorted(found["jax"]["closed over"]) == [[9, 9], [9, 9]]
     assert found["jax"]["owed"] == ["all", "all but 1 arrays"]
     assert found["jax"]["programs"] == [2, 0]

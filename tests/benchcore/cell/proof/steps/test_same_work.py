@@ -4,8 +4,6 @@ that does less where it may draw random numbers."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,16 +139,8 @@ print(json.dumps([*same, anew[0] == anew[1], "sum" not in alone, *others]))
 
 @pytest.mark.provisions
 def test_compiled_functions_are_distinguished_and_a_stored_result_is_no_call(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    """In an environment's Python, which is 3.12 or later."""
-    done = subprocess.run(
-        [str(framework_python("jax")), "-P", "-s", "-c", _CALLS],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    found = json.loads(run_in_framework("jax", _CALLS))
     assert found[:6] == [True, False, False, True, True, True]
     assert found[6:] == [False, [], False, True], "less work, compiled anew, by hand"

@@ -343,18 +343,10 @@ print(json.dumps([list_host_calls(each) for each in [*calls, lambda: sorted([2, 
 
 @pytest.mark.provisions
 def test_calls_that_are_no_builtin_functions_are_named(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    """In an environment's Python, which is 3.12 or later. JAX's own work for an eager gradient is
-    no call of the step's."""
-    done = subprocess.run(
-        [str(framework_python("jax")), "-P", "-s", "-c", _OUTSIDE],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[5])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == [
+    """JAX's own work for an eager gradient is no call of the step's."""
+    assert json.loads(run_in_framework("jax", _OUTSIDE)) == [
         ["ctypes.usleep"],
         ["numpy.add"],
         ["jax._src.config.debug_infs"],
