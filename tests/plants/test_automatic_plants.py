@@ -173,7 +173,7 @@ def test_every_workload_of_both_frameworks_is_planted_but_the_idle_one() -> None
         for folder in _WORKLOADS.iterdir()
         if (folder / "in_jax.py").exists() and (folder / "in_torch.py").exists()
     }
-    shared = {"networks", "vision"}
+    shared = {"networks", "tensors", "vision"}
     assert set(list_planted_workloads()) == both - shared - {"noop"}
 
 

@@ -17,6 +17,7 @@ from benchcore.workloads.mlp.spec import (
     Case,
 )
 from benchcore.workloads.settings import JAX_COMPILE, read_settings
+from benchcore.workloads.tensors.in_jax import to_host, widen
 
 Params = dict[str, jax.Array]
 Inputs = tuple[jax.Array, ...]
@@ -102,7 +103,7 @@ def _infer(case: Case, arrays: Arrays, place: Place, place_inputs: PlaceInputs) 
         place=place_inputs,
         step=lambda inputs: compiled(params, *inputs),
         reset=reset,
-        read=lambda logits: {"logits": _on_host(logits)},
+        read=lambda logits: {"logits": to_host(logits)},
         lower=lambda inputs: compiled.lower(params, *inputs),
         held=lambda inputs: {
             "params": params,
@@ -117,7 +118,7 @@ def _infer(case: Case, arrays: Arrays, place: Place, place_inputs: PlaceInputs) 
 
 def _name_layers(case: Case, params: Params, images: jax.Array) -> dict[str, np.ndarray]:
     sums = jax.jit(_layers(case))(params, images)
-    return {name: _on_host(sums[name]) for name, _, _ in case.layers}
+    return {name: to_host(sums[name]) for name, _, _ in case.layers}
 
 
 def _optimizer() -> optax.GradientTransformation:
@@ -128,7 +129,7 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
     forward, optimizer = _forward(case), _optimizer()
 
     def loss_of(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-        logits = _widen(forward(params, images))
+        logits = widen(forward(params, images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def train_step(
@@ -188,14 +189,4 @@ def _train(
 
 def _to_host(params: Params) -> dict[str, np.ndarray]:
     """Host copies in canonical layout: the next step donates the device buffers."""
-    return {name: _other_layout(_on_host(array)) for name, array in params.items()}
-
-
-def _on_host(array: jax.Array) -> np.ndarray:
-    """A copy in at least float32: numpy's files have no bfloat16."""
-    return np.array(_widen(array))
-
-
-def _widen(array: jax.Array) -> jax.Array:
-    """bfloat16 becomes float32, which is exact; float64 stays."""
-    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    return {name: _other_layout(to_host(array)) for name, array in params.items()}

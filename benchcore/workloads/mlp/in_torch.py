@@ -21,6 +21,7 @@ from benchcore.workloads.mlp.spec import (
     Case,
 )
 from benchcore.workloads.settings import TORCH_COMPILE, BuildSettings, read_settings
+from benchcore.workloads.tensors.in_torch import compile_function, to_host, widen
 
 Tensors = dict[str, torch.Tensor]
 Inputs = tuple[torch.Tensor, ...]
@@ -97,17 +98,13 @@ def _forward(case: Case, model: Forward, platform: str) -> Forward:
     return forward
 
 
-def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., torch.Tensor]:
-    return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
-
-
 def _infer(
     model: nn.Module,
     forward: Forward,
     place: Place,
     mode: str,
 ) -> Program:
-    compiled = _compile(forward, mode)
+    compiled = compile_function(forward, mode)
     params = dict(model.named_parameters())
 
     def step(inputs: Inputs) -> torch.Tensor:
@@ -118,7 +115,7 @@ def _infer(
         place=place,
         step=step,
         reset=lambda given: _copy_into(params, _place(given, "cpu")),
-        read=lambda logits: {"logits": _to_host(logits)},
+        read=lambda logits: {"logits": to_host(logits)},
         held=lambda inputs: _held(model, inputs, mode) | {"output_dtype": step(inputs).dtype},
         layers=lambda inputs: _name_layers(model, forward, *inputs),
     )
@@ -129,7 +126,7 @@ def _name_layers(model: nn.Module, forward: Forward, images: torch.Tensor) -> di
     found: dict[str, np.ndarray] = {}
 
     def hook(name: str) -> Callable[..., None]:
-        return lambda _module, _inputs, output: found.update({name: _to_host(output)})
+        return lambda _module, _inputs, output: found.update({name: to_host(output)})
 
     handles = [
         each.register_forward_hook(hook(name))
@@ -168,9 +165,9 @@ def _train(
         optimizer.state[param]["momentum_buffer"] = momentum[name]
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(_widen(forward(images)), labels)
+        return nn.functional.cross_entropy(widen(forward(images)), labels)
 
-    loss_function = _compile(loss_of, wanted.compile)
+    loss_function = compile_function(loss_of, wanted.compile)
     trained = list(params.values())
     address = trained[-1].data_ptr()
 
@@ -197,10 +194,10 @@ def _train(
         place=place,
         step=step,
         reset=reset,
-        read=lambda outputs: {"loss": _to_host(outputs[0])},
+        read=lambda outputs: {"loss": to_host(outputs[0])},
         state=lambda: {
-            "params": {name: _to_host(param) for name, param in params.items()},
-            "momentum": {name: _to_host(tensor) for name, tensor in momentum.items()},
+            "params": {name: to_host(param) for name, param in params.items()},
+            "momentum": {name: to_host(tensor) for name, tensor in momentum.items()},
         },
         held=held,
         layers=lambda inputs: _name_layers(model, forward, inputs[0]),
@@ -212,13 +209,3 @@ def _copy_into(targets: Mapping[str, torch.Tensor], sources: Tensors) -> None:
     with torch.no_grad():
         for name, target in targets.items():
             target.copy_(sources[name])
-
-
-def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy in at least float32: numpy has no bfloat16."""
-    return _widen(tensor.detach()).cpu().numpy().copy()
-
-
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
-    """bfloat16 becomes float32, which is exact; float64 stays."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

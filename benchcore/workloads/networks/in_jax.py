@@ -25,6 +25,7 @@ from benchcore.workloads.networks.case import (
 )
 from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
+from benchcore.workloads.tensors.in_jax import to_host
 from benchcore.workloads.vision.batches import in_jax as batches
 from benchcore.workloads.vision.case import is_statistic
 from benchcore.workloads.vision.pixels import make_inputs_seen, make_seen
@@ -118,7 +119,7 @@ class _Placed:
         share a parameter, each of them must ask for it."""
         whole = {name: self._gather(array) for name, array in params.items()}
         return {
-            name: self.network.to_canonical(name, on_host(array)) for name, array in whole.items()
+            name: self.network.to_canonical(name, to_host(array)) for name, array in whole.items()
         }
 
     def _gather(self, array: jax.Array) -> jax.Array:
@@ -132,13 +133,6 @@ def _take_parts(array: np.ndarray, where: jax.Device | Sharding) -> np.ndarray |
     if isinstance(where, jax.Device) or where.is_fully_addressable:
         return array
     return jax.make_array_from_callback(array.shape, where, lambda part: array[part])
-
-
-def on_host(array: jax.Array) -> np.ndarray:
-    """A copy in at least float32. Of several processes each has a copy on its own device."""
-    if not array.is_fully_addressable:
-        array = array.addressable_data(0)
-    return np.array(array.astype(jnp.promote_types(array.dtype, jnp.float32)))
 
 
 def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -> Program:
@@ -212,7 +206,7 @@ def _without_state(
                 parts = placed.to_host(each)
                 found[name] = np.concatenate([parts[part].ravel() for part in arrays.params])
             else:
-                found[name] = on_host(each)
+                found[name] = to_host(each)
         return found
 
     def held(inputs: Inputs) -> dict[str, object]:
@@ -379,7 +373,7 @@ def _make_training(
 
     def read_batch(batch: Inputs) -> dict[str, np.ndarray]:
         given = prepare(batch)  # JAX sorts the names
-        *inputs, labels = (on_host(given[name]) for name in arrays.inputs)
+        *inputs, labels = (to_host(given[name]) for name in arrays.inputs)
         if "images" in batch:
             return make_seen(inputs[0].transpose(0, 3, 1, 2), labels)
         return make_inputs_seen(inputs, labels)

@@ -18,6 +18,7 @@ from benchcore.program import REFERENCE, Arrays, ByName, Program, Training
 from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case, check_strategy
 from benchcore.workloads.networks.per_sample.in_torch import make_per_sample
 from benchcore.workloads.settings import BuildSettings
+from benchcore.workloads.tensors.in_torch import compile_function, to_host
 from benchcore.workloads.vision.batches import in_torch as batches
 from benchcore.workloads.vision.pixels import make_inputs_seen, make_seen
 
@@ -88,11 +89,8 @@ class _Placed:
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """By torch, unless `compile` is `none`."""
-        mode = self.wanted.compile
-        if mode == "none":
-            return function
         whole = self.devices == 1  # DistributedDataParallel's hooks can't be compiled
-        return torch.compile(function, mode=mode, fullgraph=whole)
+        return compile_function(function, self.wanted.compile, whole=whole)
 
 
 def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) -> Program:
@@ -340,10 +338,3 @@ def _share_out(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def _find_address(tensor: torch.Tensor) -> int:
     """Address of the part that is here."""
     return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).data_ptr()  # type: ignore[operator]
-
-
-def to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy in at least float32. Of what is sharded all processes must ask for one."""
-    tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor  # type: ignore[operator]
-    wide = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
-    return wide.cpu().numpy().copy()

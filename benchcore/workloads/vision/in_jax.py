@@ -15,6 +15,7 @@ from flax import nnx
 
 from benchcore.program import Arrays, ByName, Program, Settings, Training
 from benchcore.workloads.settings import JAX_COMPILE, Options, read_settings
+from benchcore.workloads.tensors.in_jax import to_host, widen
 from benchcore.workloads.vision.batches import in_jax as batches
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
@@ -24,14 +25,13 @@ from benchcore.workloads.vision.case import (
     MOMENTUM,
     Case,
 )
-from benchcore.workloads.vision.layers.in_jax import Noise, record, widen
+from benchcore.workloads.vision.layers.in_jax import Noise, record
 from benchcore.workloads.vision.pixels import make_seen
 from benchcore.workloads.vision.placing.in_jax import (
     Inputs,
     Leaves,
     MakeNetwork,
     Placed,
-    on_host,
     place,
 )
 
@@ -70,7 +70,7 @@ def _infer(placed: Placed, arrays: Arrays) -> Program:
         place=placed.place_inputs,
         step=lambda inputs: compiled(*given(inputs)),
         reset=reset,
-        read=lambda logits: {"logits": on_host(logits)},
+        read=lambda logits: {"logits": to_host(logits)},
         lower=lambda inputs: compiled.lower(*given(inputs)),
         held=lambda inputs: {
             "params": leaves,
@@ -95,7 +95,7 @@ def _name_layers(
         names[:] = outputs
         return list(outputs.values())
 
-    outputs = map(on_host, jax.jit(forward)(params, statistics, images))
+    outputs = map(to_host, jax.jit(forward)(params, statistics, images))
     return {
         name: np.moveaxis(output, -1, 1) if output.ndim == 4 else output
         for name, output in zip(names, outputs, strict=True)
@@ -232,7 +232,7 @@ def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
         step=step,
         reset=reset,
         read=lambda outputs: {"loss": np.asarray(outputs[1])},
-        state=lambda: _to_host(case, placed, state),
+        state=lambda: _read_state(case, placed, state),
         use_random=use_random,
         lower=lambda inputs: compiled.lower(state, placed.fetch(inputs), full),
         held=held,
@@ -257,7 +257,7 @@ def _make_training(
 
     def read_batch(batch: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
         given = prepare(batch)
-        return make_seen(on_host(given["images"]).transpose(0, 3, 1, 2), on_host(given["labels"]))
+        return make_seen(to_host(given["images"]).transpose(0, 3, 1, 2), to_host(given["labels"]))
 
     return Training(
         layout="NHWC",
@@ -275,7 +275,7 @@ _MOMENTS = {"sgd": {"momentum": "trace"}, "adamw": {"first_moment": "mu", "secon
 """The optimiser's state, as Optax calls it."""
 
 
-def _to_host(case: Case, placed: Placed, state: _State) -> dict[str, dict[str, np.ndarray]]:
+def _read_state(case: Case, placed: Placed, state: _State) -> dict[str, dict[str, np.ndarray]]:
     """Copies, because the device buffers are donated next."""
     moments = {
         group: placed.params.to_canonical(optax.tree.get(state.optimizer, key))

@@ -20,6 +20,7 @@ from benchcore.workloads.settings import (
     BuildSettings,
     read_settings,
 )
+from benchcore.workloads.tensors.in_torch import compile_function, to_host, widen
 from benchcore.workloads.vision.batches import in_torch as batches
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
@@ -107,12 +108,8 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Mo
     )
 
 
-def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., torch.Tensor]:
-    return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
-
-
 def _infer(placed: _Placed) -> Program:
-    compiled = _compile(placed.forward, placed.wanted.compile)
+    compiled = compile_function(placed.forward, placed.wanted.compile)
 
     def step(inputs: Inputs) -> torch.Tensor:
         with torch.inference_mode():
@@ -122,7 +119,7 @@ def _infer(placed: _Placed) -> Program:
         place=placed.place,
         step=step,
         reset=placed.reset,
-        read=lambda logits: {"logits": _to_host(logits)},
+        read=lambda logits: {"logits": to_host(logits)},
         held=lambda inputs: placed.hold(inputs) | {"output_dtype": step(inputs).dtype},
         layers=lambda inputs: _name_layers(placed, inputs[0]),
     )
@@ -135,7 +132,7 @@ def _name_layers(placed: _Placed, images: torch.Tensor) -> dict[str, np.ndarray]
     def hook(name: str) -> Callable[..., None]:
         def keep(_module: torch.nn.Module, _given: Any, output: Any) -> None:
             attention = isinstance(output, tuple)  # its output and its weights
-            found[name] = _to_host(output[0] if attention else output)
+            found[name] = to_host(output[0] if attention else output)
 
         return keep
 
@@ -188,10 +185,10 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
     update = torch.compile(optimizer.step) if compiled else optimizer.step
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = _widen(placed.forward(images))
+        logits = widen(placed.forward(images))
         return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=LABEL_SMOOTHING)
 
-    loss_function = _compile(loss_of, placed.wanted.compile)
+    loss_function = compile_function(loss_of, placed.wanted.compile)
     trained = list(params.values())
     address = trained[-1].data_ptr()
     rates = {each: each.p for each in model.modules() if hasattr(each, "p")}
@@ -231,7 +228,7 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         place=placed.place,
         step=lambda inputs: (learn(*inputs), trained),
         reset=reset,
-        read=lambda outputs: {"loss": _to_host(outputs[0])},
+        read=lambda outputs: {"loss": to_host(outputs[0])},
         state=lambda: _read_state(model, moments),
         use_random=use_random,
         held=held,
@@ -256,7 +253,7 @@ def _read_state(model: torch.nn.Module, moments: Mapping[str, Tensors]) -> State
     }
     groups = {"params": params, "statistics": statistics, **moments}
     return {
-        group: {name: _to_host(tensor) for name, tensor in of.items()}
+        group: {name: to_host(tensor) for name, tensor in of.items()}
         for group, of in groups.items()
     }
 
@@ -267,7 +264,7 @@ def _make_training(
     trained: list[torch.Tensor],
     reset: Callable[[], None],
 ) -> Training:
-    forward, device = _compile(placed.forward, placed.wanted.compile), placed.device
+    forward, device = compile_function(placed.forward, placed.wanted.compile), placed.device
     last = placed.layout is torch.channels_last
     prepare = batches.make_prepare(device, placed.dtype)
 
@@ -281,7 +278,7 @@ def _make_training(
 
     def read_batch(batch: batches.Batch) -> dict[str, np.ndarray]:
         pixels, labels = prepare(batch)
-        return make_seen(_to_host(pixels), labels.cpu().numpy())
+        return make_seen(to_host(pixels), labels.cpu().numpy())
 
     return Training(
         layout="NHWC" if last else "NCHW",
@@ -323,16 +320,6 @@ def _copy_into(targets: Mapping[str, torch.Tensor], sources: Tensors) -> None:
     with torch.no_grad():
         for name, source in sources.items():
             targets[name].copy_(source)
-
-
-def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy in at least float32: numpy has no bfloat16."""
-    return _widen(tensor.detach()).cpu().numpy().copy()
-
-
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
-    """bfloat16 becomes float32, which is exact; float64 stays."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _state_dict(model: torch.nn.Module, params: Mapping[str, np.ndarray]) -> Tensors:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from benchcore.workloads.tensors.in_jax import widen
 from benchcore.workloads.vision.inverted_residual import Block
 
 
@@ -150,11 +151,6 @@ def measure(value: jax.Array) -> tuple[jax.Array, jax.Array]:
     axes = tuple(range(value.ndim - 1))
     mean = value.mean(axes)
     return mean, jnp.square(value - mean).mean(axes)
-
-
-def widen(array: jax.Array) -> jax.Array:
-    """At least float32, which is exact for bfloat16; float64 stays."""
-    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def unbias(var: jax.Array, count: int) -> jax.Array:

@@ -14,8 +14,9 @@ from flax import nnx
 
 from benchcore.program import REFERENCE, Arrays
 from benchcore.workloads.settings import BuildSettings
+from benchcore.workloads.tensors.in_jax import to_host
 from benchcore.workloads.vision.case import Case
-from benchcore.workloads.vision.layers.in_jax import Layers, Noise, widen
+from benchcore.workloads.vision.layers.in_jax import Layers, Noise
 
 Leaves = list[jax.Array]
 Inputs = Mapping[str, Any]
@@ -85,7 +86,7 @@ class _Group:
     def to_canonical(self, leaves: Leaves) -> dict[str, np.ndarray]:
         """Host copies under canonical names in canonical layout."""
         pairs = zip(self.names, leaves, strict=True)
-        return {name: to_torch(on_host(leaf)) for name, leaf in pairs}
+        return {name: to_torch(to_host(leaf)) for name, leaf in pairs}
 
 
 def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> Placed:
@@ -131,11 +132,6 @@ def _layers(case: Case, wanted: BuildSettings) -> Layers:
         defects=wanted.defects,
         attention=wanted.attention,
     )
-
-
-def on_host(array: jax.Array) -> np.ndarray:
-    """A copy in at least float32: numpy has no bfloat16."""
-    return np.array(widen(array))
 
 
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
