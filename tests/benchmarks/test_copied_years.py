@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import date
 
 import pytest
 import whole_year
 from copied_years import MOST, copy_night, copy_year
+from one_duel import RESULTS
 from postgres_server import make_database
 from result_documents import make_history
 from sqlalchemy import Engine, func, select
@@ -95,3 +97,14 @@ def test_a_night_alone_takes_no_suspicion_of_other_nights_along(engine: Engine) 
     assert (copied["duel_run"], copied["failed_check"]) == (2, 1)
     assert [copied[each] for each in ("suspicion", "event", "event_change", "proof")] == [0] * 4
     assert find_damage(engine) == []
+
+
+def test_the_stored_round_trip_had_rows_in_every_table() -> None:
+    (stored,) = [json.loads(each.read_text()) for each in RESULTS.glob("store-sqlite-*.json")]
+    rows = stored["round_trip"]["rows"]
+    assert rows.keys() == {each.name for each in Base.metadata.sorted_tables}
+    assert all(rows.values()) and rows["contender_run"] >= 100_000
+    assert [name for name in stored["round_trip"]["parts"] if name.startswith("compare")] == [
+        "compare with PostgreSQL",
+        "compare with the new SQLite",
+    ]
