@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from benchcore.cell.proof.steps.placing import check_sent
 from benchcore.workloads.contract import Spec, TrainedImages
 
 if TYPE_CHECKING:
@@ -53,10 +54,12 @@ class Trainer:
         self.loader.take_digest()
 
     def inspect_batch(self) -> Mapping[str, np.ndarray]:
-        """What a step gets from the first batch, loaded in the same way as an epoch's batches."""
-        seen = self.training.read_batch(self._first("train"))
+        """What a step gets from the first batch, loaded in the same way as an epoch's batches.
+        Raises StepUnlikeProofError if it is sent otherwise than the loader gave it."""
+        sent = self._first("train")
+        check_sent(sent, self.loader.take_first("train", layout=self.training.layout))
         self.loader.take_digest()
-        return seen
+        return self.training.read_batch(sent)
 
     def learn_first(self) -> object:
         """Train on the first batch, as an epoch does; the loss."""

@@ -14,6 +14,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.nested import copy_to_host, list_arrays
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
 from benchcore.program import ByName
 
 if TYPE_CHECKING:
@@ -62,6 +63,18 @@ def describe_axes(placed: Iterable[Any], inputs: ByName, *, exact: bool = True) 
         name, size = found
         used[name] += size
     return CUT_UP if any(used[name] > inputs[name].size for name in used) else None
+
+
+def check_sent(sent: object, given: ByName) -> None:
+    """Raises StepUnlikeProofError where a program sends other arrays to its device than the loader
+    has `given`, such as normalised images: in two of three data modes no clock runs meanwhile."""
+    arrays = list(list_arrays(sent))
+    dtypes = {str(each.dtype).rpartition(".")[2] for each in arrays}
+    if not dtypes <= {str(each.dtype) for each in given.values()} or describe_axes(arrays, given):
+        raise StepUnlikeProofError(
+            "a batch is not sent to the device as the loader gave it: the training leaves work to "
+            "functions that are not timed"
+        )
 
 
 def _find_origin(flat: np.ndarray, inputs: ByName, *, exact: bool) -> tuple[str, int] | None:

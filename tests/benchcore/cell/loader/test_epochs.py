@@ -216,6 +216,15 @@ def test_training_that_is_not_the_proven_step_is_refused(
     assert "the training that is timed is not the one that is proven" in reason
 
 
+def test_batches_that_are_prepared_before_the_clock_runs_are_refused(
+    images: Dataset, state: State, snapshot: Path
+) -> None:
+    document = run_order(_order(images, "nhwc", "early"), state, snapshot)
+    assert [each["status"] for each in document["contenders"]] == ["ok", "numerics"]
+    reason = document["contenders"][1]["failure"]["reason"]
+    assert "a batch is not sent to the device as the loader gave it" in reason
+
+
 def test_another_data_mode_on_one_side_voids_the_pair(
     images: Dataset, state: State, snapshot: Path
 ) -> None:
