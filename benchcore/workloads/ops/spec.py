@@ -17,7 +17,7 @@ from benchcore.program import Arrays, Precision, State, Steps
 from benchcore.workloads.contract import Spec, stack_outputs
 from benchcore.workloads.ops.random_numbers import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
 from benchcore.workloads.ops.table import OPERATIONS, Operation
-from benchcore.workloads.proof_inputs.large_values import shrink_rows
+from benchcore.workloads.proof_inputs.large_values import enlarge, move_rows, shrink_rows
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_EAGER, Options
 
@@ -167,6 +167,11 @@ def _shrink(case: Case, arrays: Arrays) -> Arrays:
     return shrink_rows(case, arrays) if arrays.inputs else arrays
 
 
+def _enlarge(case: Case, arrays: Arrays) -> Arrays:
+    """A norm's rows far from zero, as it has no activation."""
+    return (move_rows if case.operation == "layer_norm" else enlarge)(case, arrays)
+
+
 def _widen(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
         name: array if array.dtype == np.int32 else array.astype(np.float64)
@@ -180,6 +185,7 @@ SPEC = Spec(
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
+    enlarge=_enlarge,
     shrink=_shrink,
     num_buffers=lambda case: case.buffers,
     num_proof_steps=num_proof_steps,
