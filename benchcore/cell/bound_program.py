@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure import timing
 from benchcore.cell.measure.timing import Last, Step, Synchronise
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.agreement import MOVED
-from benchcore.cell.proof.sharing import describe_sharing
+from benchcore.cell.proof.sharing import describe_kept, describe_sharing
 from benchcore.cell.proof.steps import freshness, left_behind, same_work
-from benchcore.cell.proof.steps.further_steps import FurtherSteps
+from benchcore.cell.proof.steps.further_steps import check_next_steps
 from benchcore.cell.proof.steps.given import (
     EXACT,
     Readings,
@@ -46,6 +46,7 @@ class BoundProgram:
         self.program = program
         self._start = arrays
         self._spec, self._case = spec, case
+        self.is_followed = program.own_step is not None
         self._num_proof_steps = (spec.num_proof_steps or spec.num_buffers)(case)
         self.use_case = getattr(case, "use_case", "")
         self.is_alone = getattr(case, "devices", 1) == 1
@@ -193,7 +194,8 @@ class BoundProgram:
         Reset it afterwards."""
         self.program.reset(self._start.params)
         try:
-            reported = list(list_arrays(self.held().get("params", ())))
+            held = self.held()
+            reported = list(list_arrays(held.get("params", ())))
             seen = inspect(self.plain_step)
         except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
             return {"reads": f"nothing that can be followed ({error})"[:500]}
@@ -203,6 +205,8 @@ class BoundProgram:
         given = [*arrays.params.values(), *arrays.inputs.values()]
         found = {DRAWN: str(seen.drawn), **seen.list_unfair(self.num_shapes, reported)}
         found |= seen.list_chosen(self._spec.settings, case.use_case)
+        if not self.is_alone:
+            found |= describe_kept(seen.floats, held, self.rotation.buffers)
         if size := seen.find_typical_size():
             found[OPERATION_SIZE] = f"{size} elements"
         exact = case.precision in EXACT
@@ -210,10 +214,20 @@ class BoundProgram:
         unfair = describe_uncomputed(seen.uncomputed) or moved
         found["reads"] = unfair or describe_read(seen.arrays, given, exact=exact)
         found |= seen.describe_memory(exact=exact)
-        if case.precision.startswith("bf16") and not self._spec.rounds_exponentials(case):
-            updated = arrays.params if self._at_start else {}
-            found["bf16_exponentials"] = seen.describe_rounded(updated)
+        if case.precision.startswith("bf16"):
+            found["functions"] = seen.describe_functions()
+            if not self._spec.rounds_exponentials(case):
+                updated = arrays.params if self._at_start else {}
+                found["bf16_exponentials"] = seen.describe_rounded(updated)
         return found
+
+    def describe_kept(self, list_floats: Callable[[Any], Mapping[int, int]]) -> dict[str, str]:
+        """`describe_kept` of a step that other processes follow. Reset the program afterwards."""
+        try:
+            held = self.held()
+            return describe_kept(list_floats(self), held, self.rotation.buffers)
+        except Exception as error:  # noqa: BLE001 - whatever a step does when it is watched
+            return {"params": f"nothing that can be followed ({error})"[:500]}
 
     def list_work(self, list_work: ListWork) -> list[str]:
         """What the steps of one rotation call."""
@@ -226,10 +240,19 @@ class BoundProgram:
         self.program.reset(self._start.params)
         drawing = self.list_work(list_work)
         same_work.check_same(unseen, drawing)
+        self._check_unseen(list_work, drawing)
         self.program.use_random(False)
         without = self.list_work(list_work)
         self.program.use_random(True)
         same_work.check_without_random(without, drawing)
+
+    def _check_unseen(self, list_work: ListWork, known: Sequence[str]) -> None:
+        """Steps on inputs that the program has not seen must do the same as those on the `known`
+        ones."""
+        fresh, buffers = freshness.list_fresh(self._start.inputs), len(self.rotation.buffers)
+        for _ in range(_NUM_FRESH_READ if self._start.inputs else 0):
+            step = self._step_on(Rotation([self.program.place(next(fresh))]))
+            same_work.check_unseen(known, list_work(step), buffers)
 
     def check_block(self, run_steps: RunSteps, synchronise: Synchronise, steps: int) -> None:
         """Run one short block, and check its last outputs, or the state that it leads to. Without a
@@ -263,6 +286,12 @@ class BoundProgram:
         if self._at_start:
             self._blocks().check_proven(run_steps, self._at_end, random=random)
 
+    def check_returned(self, run_steps: RunSteps) -> None:
+        """`TrainingBlocks.check_returned` for steps that change a state; nothing for others, and
+        for those of several devices, of which each has a part."""
+        if self._at_start and self._start.inputs and self.is_alone:
+            self._blocks().check_returned(run_steps)
+
     def check_long_block(
         self, run_steps: RunSteps, synchronise: Synchronise, most: int, *, random: bool
     ) -> int | None:
@@ -295,12 +324,14 @@ class BoundProgram:
         run_steps: Callable[[Step], object],
         synchronise: Synchronise,
         draws: Callable[[], bool] = lambda: False,
+        learn: Step | None = None,
     ) -> None:
         """Run one more block like the timed ones. Its outputs must be those of its last inputs.
 
         If steps change a state: what the proof's first step changed must have changed, and further
         steps must change it as the proof's steps do. If not: outputs for unseen inputs must be the
-        same as after a reset. `draws` is whether steps draw random numbers.
+        same as after a reset. `draws` is whether steps draw random numbers. What an epoch does on
+        the first batch of a data set, `learn`, takes the place of further steps.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
@@ -309,36 +340,18 @@ class BoundProgram:
         run_steps(last.step)
         if self._at_start:
             left_behind.check_moved(self._at_start, self.program.state())
-            self._check_next_steps(synchronise, exact=draws())
+            check_next_steps(self, synchronise, learn, case=self._case, exact=draws())
         elif self._outputs and self._start.inputs:
-            self._check_outputs(self.program.read(last.outputs))
-            self._check_outputs(self.program.read(self.step()))  # of the next inputs
+            self._check_outputs(self._read_returned(last.outputs))
+            self._check_outputs(self._read_returned(self.step()))  # of the next inputs
             self._check_fresh(synchronise)
         elif len(self._outputs) > 1:  # what they are depends on the number of steps
             self._check_changes(last.outputs)
 
-    def _check_next_steps(self, synchronise: Synchronise, *, exact: bool) -> None:
-        """Take further steps; each must change the state. The last one must change it as the same
-        step does after a reset to these parameters, apart from what the optimiser has seen before;
-        `exact`: both without random numbers. The program is left after such a reset and step.
-        """
-        program = self.program
-        further = FurtherSteps(program, self.rotation, synchronise)
-        whole = further.take(self.plain_step)
-        program.use_random(not exact)
-        before = left_behind.sample(whole)
-        found = self._take_step(self.plain_step, synchronise)
-        program.reset({**whole["params"], **whole.get("statistics", {})})
-        buffer = self.rotation.buffers[self.rotation.find_last()]
-        fresh = self._take_step(lambda: program.step(buffer), synchronise)
-        program.use_random(True)
-        wanted = {group: of for group, of in fresh.state.items() if group == "statistics"}
-        if self._spec.advance is not None:
-            wanted.update(self._spec.advance(self._case, before, found.state, fresh.state))
-        came = {**found.state, "outputs": found.outputs}
-        should = {**wanted, "outputs": fresh.outputs}
-        left_behind.check_step(before, came, should, self._case.precision)
-        further.check(wanted)
+    def advance(self, before: State, after: State, fresh: State) -> State:
+        """`Spec.advance` for this case; empty without one."""
+        advance = self._spec.advance
+        return {} if advance is None else advance(self._case, before, after, fresh)
 
     def _check_changes(self, outputs: object) -> None:
         """For steps without inputs: if the proof's second step changed the outputs, each step must,
@@ -379,20 +392,9 @@ class BoundProgram:
         returned.check(found, {})
         return found
 
-    def _take_step(self, step: Step, synchronise: Synchronise) -> _Left:
-        outputs = step()
-        synchronise(outputs)
-        state = left_behind.sample(self.program.state())
-        return _Left(state, self.program.read(outputs))
-
     def _check_outputs(self, found: ByName) -> None:
         turn = self.rotation.find_last() % len(self._outputs)
         self._compare(found, self._outputs[turn], "of the last step of a block")
 
     def _compare(self, found: ByName, wanted: ByName, which: str) -> None:
         left_behind.check_outputs(found, wanted, self._spec.tolerances(self._case), which)
-
-
-class _Left(NamedTuple):
-    state: State
-    outputs: ByName

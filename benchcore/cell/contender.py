@@ -293,7 +293,8 @@ class ContenderServer:
             return []  # others have no digits left for it, and a bare interpreter no numpy
         if when == "after":
             self._switches.compare()  # before anybody looks: a program may put all back later
-            self._inspection.after(self._steps_per_block, whole=message["whole"])
+            learn, whole = self._learn_first, message["whole"]
+            self._inspection.after(self._steps_per_block, whole=whole, learn=learn)
         start = make_start(self._spec, case, self._order["seed"], when)
         found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch(), **self._inspection.take_losses(start)}

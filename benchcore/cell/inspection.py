@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
 from benchcore.cell.proof.following.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.manifest import read_manifest
+from benchcore.cell.proof.sharing import describe_repeated
 from benchcore.cell.proof.watching.host_calls import NONE
 from benchcore.cell.proof.watching.own_code import list_timed
 from benchcore.cell.proof.watching.switches import AS_SET, WORK, works_meanwhile
@@ -53,23 +54,24 @@ class Inspection:
     def check_block(self, steps: int) -> None:
         """Run and check a short block. `steps` is the length of a timed block. Raises
         StepUnlikeProofError."""
-        if self._alone:
-            self._program.check_block(self._run_steps, self._runtime.synchronise, steps)
+        self._program.check_block(self._run_steps, self._runtime.synchronise, steps)
 
-    def after(self, steps: int, *, whole: bool) -> None:
+    def after(self, steps: int, *, whole: bool, learn: Step | None = None) -> None:
         """Inspect the step after the timed blocks of `steps` steps. What a step does on the host is
         watched before anything is reset. With `whole` its products are counted, and the arrays that
-        it reads are compared. Reset the program afterwards. Raises StepUnlikeProofError."""
+        it reads are compared. `learn` as in `check_left_behind`. Reset the program afterwards.
+        Raises StepUnlikeProofError."""
         runtime, program = self._runtime, self._program
         unseen: list[str] = []
+        self._works = works_meanwhile()
         if self._alone:
-            self._works = works_meanwhile()
             unseen = program.list_work(runtime.list_work) if whole else []
-            self._watched = runtime.watch_step(program, to_end=False)
+        self._watched = runtime.watch_step(program, to_end=False)
         program.check_left_behind(
             lambda step: self._run_steps(steps, step),
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
+            learn,
         )
         self.check_block(steps)
         if whole and self._alone:
@@ -77,20 +79,35 @@ class Inspection:
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
-            if self._alone:
-                program.settle(runtime.synchronise)  # what was traced has left tracers
-                taken = program.describe_readings(runtime.inspect_step)
-                if size := (self._products or {}).get("size"):
-                    self._watched |= describe_size(size, program.num_shapes)
-                    taken.pop(OPERATION_SIZE, None)  # of operations that differ more
-                self._watched |= taken
-                if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof
-                    program.check_training(self._run_steps, random=True)
-                program.check_long_block(
-                    self._run_steps, runtime.synchronise, steps, random=taken.get(DRAWN) == "0"
-                )
-                drawn = taken.get(DRAWN, "0") != "0"
-                self._draws = drawn and program.is_alone and program.use_case == "train"
+            program.settle(runtime.synchronise)  # what was traced has left tracers
+            if not program.is_alone:
+                share = (self._products or {}).get("compiled_share")
+                self._watched |= describe_repeated(share)
+            self._read_step(steps)
+            program.check_returned(self._run_steps)
+
+    def _read_step(self, steps: int) -> None:
+        """What a step reads and draws; and a long block of a training."""
+        runtime, program = self._runtime, self._program
+        taken = self._take_readings()
+        self._watched |= taken
+        if taken.get(DRAWN) == "0":  # so its timed steps are those of the proof
+            program.check_training(self._run_steps, random=True)
+        program.check_long_block(
+            self._run_steps, runtime.synchronise, steps, random=taken.get(DRAWN) == "0"
+        )
+        drawn = taken.get(DRAWN, "0") != "0"
+        self._draws = drawn and program.is_alone and program.use_case == "train"
+
+    def _take_readings(self) -> dict[str, str]:
+        runtime, program = self._runtime, self._program
+        if not self._alone:
+            return program.describe_kept(runtime.list_floats)
+        taken = program.describe_readings(runtime.inspect_step)
+        if size := (self._products or {}).get("size"):
+            self._watched |= describe_size(size, program.num_shapes)
+            taken.pop(OPERATION_SIZE, None)  # of operations that differ more
+        return taken
 
     def take_losses(self, start: Arrays | None) -> dict[str, np.ndarray]:
         """The losses of steps with given random bits, as evidence. Empty if the last inspection

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchcore.cell.measure.timing import Last
+from benchcore.cell.proof.steps.given import Returned
 from benchcore.cell.proof.steps.left_behind import check_end, check_travel, sample
-from benchcore.program import ByName, Program, State
+from benchcore.program import Arrays, ByName, Program, State
 
 Step = Callable[[], object]
 RunSteps = Callable[[int, Step], object]
@@ -60,6 +62,17 @@ class TrainingBlocks:
                 came = self._run(run_steps, number)
                 check_travel(sample({"params": self.start}), came, single, number)
         return number if number > self.num_proof_steps else None
+
+    def check_returned(self, run_steps: RunSteps) -> None:
+        """A block of one step less than the proof's must return where it leads, as the proof's
+        does: a step that leaves its work to a later one can't do so in both. Raises
+        StepUnlikeProofError."""
+        if self.num_proof_steps > 1:
+            with self._from_start(random=False):
+                last = Last(self.make_step())
+                run_steps(self.num_proof_steps - 1, last.step)
+                returned = Returned(last.outputs, Arrays(params=self.start, inputs={}))
+                returned.check(self.program.read(last.outputs), self.program.state())
 
     @contextmanager
     def _from_start(self, *, random: bool) -> Iterator[None]:

@@ -205,8 +205,7 @@ class JaxRuntime:
 
     def planned_bytes(self, program: BoundProgram) -> int | None:
         """XLA's plan of the step: arguments, results that are not arguments, and scratch space."""
-        compiled = self._compile(program)
-        plan = None if compiled is None else compiled.memory_analysis()
+        plan = (compiled := self._compile(program)) and compiled.memory_analysis()
         if plan is None:
             return None
         results = plan.output_size_in_bytes - plan.alias_size_in_bytes
@@ -217,11 +216,9 @@ class JaxRuntime:
         compiled = self._compile(program)
         exchanged = compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
         state = self._jax.tree_util.tree_leaves(program.held().get("state"))
-        here = [each.data.nbytes for array in state for each in self._list_own(array)]
+        parts = (each for array in state for each in array.addressable_shards)
+        here = [each.data.nbytes for each in parts if each.device == self._device]
         return {"communicated_bytes": exchanged, "state_bytes_per_device": sum(here) or None}
-
-    def _list_own(self, array: Any) -> list[Any]:
-        return [each for each in array.addressable_shards if each.device == self._device]
 
     def _compile(self, program: BoundProgram) -> Any:
         """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""
@@ -268,6 +265,10 @@ class JaxRuntime:
     def inspect_step(self, step: Callable[[], object]) -> Readings:
         """Read the step's jaxpr."""
         return jax_watch.inspect_step(self._jax, step, self._is_eager)
+
+    def list_floats(self, program: BoundProgram) -> dict[int, int]:
+        """Read the step's jaxpr."""
+        return jax_watch.list_floats(self._jax, program.own_step)
 
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
         """Run the step's jaxpr with given bits."""

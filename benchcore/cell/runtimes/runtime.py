@@ -145,6 +145,11 @@ class Runtime(Protocol):
         afterwards."""
         ...
 
+    def list_floats(self, program: BoundProgram) -> Mapping[int, int]:
+        """Identity and numbers of each array of floats that a step reads of what was there before
+        it, where other processes follow its steps. The program must be reset afterwards."""
+        ...
+
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
         """Take steps whose random numbers are made of given bits, as `DrawGiven` says. The program
         must be reset afterwards."""

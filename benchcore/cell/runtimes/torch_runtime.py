@@ -28,6 +28,7 @@ from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.steps.given import Readings
 from benchcore.cell.proof.watching import torch_compiler, torch_watch
 from benchcore.cell.proof.watching.own_code import identify
+from benchcore.cell.proof.watching.torch_floats import list_floats
 from benchcore.cell.runtimes.runtime import ALONE, Place, name_devices
 from benchcore.device_names import parse_device
 from benchcore.program import REFERENCE, UnsupportedError
@@ -237,10 +238,13 @@ class TorchRuntime:
 
     def watch_step(self, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
         """The step as it was written: a compiled function runs eagerly. It is never interrupted."""
-        found = torch_watch.watch_step(self._torch, program.plain_step)
+        step, followed = program.plain_step, program.is_followed
+        found = torch_watch.watch_step(self._torch, step, followed=followed)
+        if followed:
+            return found
         found["autograd_graph"] = torch_watch.describe_graph(self._torch, program)
         if self._mode != "none":
-            step, num_shapes = program.plain_step, program.num_shapes
+            num_shapes = program.num_shapes
             whole = torch_compiler.describe_whole(self._torch, step, num_shapes)
             found |= {"compiled_whole": whole} if whole else {}
         return found
@@ -252,6 +256,10 @@ class TorchRuntime:
     def inspect_step(self, step: Callable[[], object]) -> Readings:
         """Watch what torch's dispatcher runs."""
         return torch_watch.inspect_step(self._torch, step)
+
+    def list_floats(self, program: BoundProgram) -> dict[int, int]:
+        """Watch what torch's dispatcher runs. The other processes follow."""
+        return list_floats(self._torch, program.plain_step)
 
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
         """Replace the results of the operators that draw."""

@@ -29,6 +29,7 @@ SHARED = (
     "wait_policy",
     "synchronisation",
     "random_numbers",
+    "functions",
 )
 """Settings of the case or the harness: a difference voids the ratio."""
 CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout", "strategy")

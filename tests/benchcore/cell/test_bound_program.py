@@ -615,6 +615,106 @@ def test_training_on_a_data_set_must_be_the_proven_step(
         bound.check_learning(lambda: np.array(learn(learner, images)), _wait)
 
 
+@pytest.mark.parametrize(
+    ("learn", "reason"),
+    [
+        (lambda learner, images: _learn(learner, images), None),
+        (lambda learner, images: learner.num_steps % 2 or _learn(learner, images), "sometimes"),
+        (lambda learner, images: _learn(learner, images[:1]), "after one more timed step"),
+    ],
+    ids=("fair", "now and then", "half of the batch"),
+)
+def test_an_epoch_must_learn_to_its_end(
+    learn: Callable[[_Learner, np.ndarray], float], reason: str | None
+) -> None:
+    """What is timed on a data set is no step, but what an epoch does with a batch."""
+    learner = _Learner(_learn)
+    bound = _bind(learner.make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    (images,) = bound.inputs
+    batches = 0
+
+    def learn_first() -> object:
+        nonlocal batches
+        batches += 1
+        if batches < 4:
+            return np.array(_learn(learner, images))
+        learner.num_steps = batches
+        return np.array(learn(learner, images))
+
+    for _ in range(9):
+        learn_first()
+    with pytest.raises(StepUnlikeProofError, match=reason) if reason else nullcontext():
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait, learn=learn_first)
+
+
+class _Pairs:
+    """Takes two steps at once: every other step computes nothing, unless somebody reads."""
+
+    def __init__(self, honest: Program) -> None:
+        self._honest = honest
+        self._waiting: list[Any] = []
+        self._latest: Any = None
+
+    def make(self) -> Program:
+        own = {"step": self._step, "read": self._read, "state": self._state}
+        return replace(self._honest, reset=self._reset, **own)
+
+    def _reset(self, params: Mapping[str, np.ndarray]) -> None:
+        self._waiting.clear()
+        self._honest.reset(params)
+
+    def _flush(self) -> None:
+        for each in self._waiting:
+            self._latest = self._honest.step(each)
+        self._waiting.clear()
+
+    def _step(self, inputs: Any) -> Any:
+        self._waiting.append(inputs)
+        if len(self._waiting) == 2 or self._latest is None:
+            self._flush()
+        return self._latest
+
+    def _read(self, outputs: Any) -> Any:
+        if not self._waiting:
+            return self._honest.read(outputs)
+        self._flush()
+        return self._honest.read(self._latest)
+
+    def _state(self) -> Any:
+        self._flush()
+        return self._honest.state()
+
+
+def test_a_training_that_takes_two_steps_at_once_is_found() -> None:
+    for program, found in ((_Learner(_learn).make(), False), (None, True)):
+        bound = _bind(program or _Pairs(_Learner(_learn).make()).make(), _TRAINED)
+        bound.check_returned(_run)
+        bound.step()  # the first one is computed at once
+        bound.prove(_wait, _wait)
+        bound.check_block(_run, _wait, 9)
+        with (
+            pytest.raises(StepUnlikeProofError, match="is not among what the step returned")
+            if found
+            else nullcontext()
+        ):
+            bound.check_returned(_run)
+
+
+def test_outputs_of_two_steps_at_once_are_found() -> None:
+    spec = replace(_SPEC, num_buffers=lambda case: 4)
+    for program, found in ((_infer(_right), False), (_Pairs(_infer(_right)).make(), True)):
+        bound = _bind(program, spec)
+        bound.step()
+        bound.prove(_wait, _wait)
+        with (
+            pytest.raises(StepUnlikeProofError, match="is not among what the step returned")
+            if found
+            else nullcontext()
+        ):
+            bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
 def test_a_loss_may_be_returned_as_a_number() -> None:
     learner = _Learner(_learn)
     program = replace(

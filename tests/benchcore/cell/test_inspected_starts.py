@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.cell.document import add_effective
-from benchcore.cell.inspection import describe_size
+from benchcore.cell.inspection import Inspection, describe_size
 from benchcore.cell.start import choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
@@ -24,6 +25,37 @@ def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> N
 def test_the_size_of_products_by_shape_is_read_where_inputs_have_several() -> None:
     assert describe_size(838.27, 1) == {"product_size": "838.3 FLOP"}
     assert describe_size(838.27, 3) == {"product_size": "838.3 FLOP", "shape_size": "838.3 FLOP"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_steps_that_other_processes_follow_are_checked_too(whole: bool) -> None:
+    done: list[str] = []
+
+    def record(name: str, found: Any = None) -> Any:
+        return lambda *given, **options: (done.append(name), found)[1]
+
+    names = ("check_left_behind", "check_block", "check_long_block", "check_returned", "settle")
+    bound: Any = SimpleNamespace(
+        is_alone=False,
+        describe_kept=record("describe_kept", {"params": "others"}),
+        **{name: record(name) for name in names},
+    )
+    runtime: Any = SimpleNamespace(
+        synchronise=None,
+        list_floats=None,
+        watch_step=record("watch_step", {"host_calls": "none"}),
+        count_products=record("count_products", {"compiled_share": 2.0}),
+    )
+    inspection = Inspection(runtime, bound, lambda *given: 0, alone=False)
+    inspection.check_block(5)
+    assert done == ["check_block"]
+    done.clear()
+    inspection.after(5, whole=whole)
+    assert done[:3] == ["watch_step", "check_left_behind", "check_block"]
+    wanted = ["count_products", "settle", "describe_kept", "check_long_block", "check_returned"]
+    assert done[3:] == (wanted if whole else [])
+    read = {"params": "others", "strategy": "devices do 2 times the work of the step"}
+    assert inspection._watched == {"host_calls": "none", **(read if whole else {})}
 
 
 @pytest.mark.parametrize(

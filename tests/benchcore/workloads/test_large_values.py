@@ -82,6 +82,20 @@ def test_some_rows_of_an_operation_have_a_variance_near_an_epsilon() -> None:
     assert (variances > 0.5).any()
 
 
+def test_some_rows_of_a_norm_alone_are_far_from_zero() -> None:
+    """A variance in one pass, as the difference of two means, has no digits left there."""
+    spec = import_spec("ops")
+
+    def measure(name: str) -> np.ndarray:
+        case = spec.cases[name]
+        rows = spec.enlarge(case, spec.make_arrays(case, 3)).inputs["x"].astype(np.float64)
+        return np.abs(rows.mean(axis=1)) / rows.std(axis=1)
+
+    distances = measure("tiny_op_layer_norm")
+    assert distances[1::2].min() > 500 > 10 > distances[::2].max()
+    assert measure("tiny_op_softmax").max() < 10
+
+
 def test_a_group_norm_of_cifar_resnet_has_a_variance_below_its_epsilon() -> None:
     spec = import_spec("cifar_resnet")
     for name, is_small in (("tiny_per_sample_grad", True), ("tiny_train", False)):

@@ -5,14 +5,69 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError, list_same, sample
-from benchcore.program import Program, State
+from benchcore.cell.nested import copy_to_host
+from benchcore.cell.proof.steps.left_behind import (
+    StepUnlikeProofError,
+    check_step,
+    list_same,
+    sample,
+)
+from benchcore.program import ByName, Program, State
 from benchcore.workloads.rotation import Rotation
+
+if TYPE_CHECKING:
+    from benchcore.cell.bound_program import BoundProgram
+
+Synchronise = Callable[[object], object]
 
 _FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, and seconds for them."""
+
+
+class _Left(NamedTuple):
+    state: State
+    outputs: ByName
+
+
+def check_next_steps(
+    bound: BoundProgram,
+    synchronise: Synchronise,
+    learn: Callable[[], object] | None,
+    *,
+    case: Any,
+    exact: bool,
+) -> None:
+    """Take further steps; each must change the state. The last one must change it as the same step
+    does after a reset to these parameters, apart from what the optimiser has seen before; `exact`:
+    both without random numbers. With `learn` the further steps are those of an epoch, on the first
+    batch of a data set; it returns the loss. The program is left after such a reset and step."""
+    program = bound.program
+
+    def take(step: Callable[[], object], read: Callable[[Any], ByName]) -> _Left:
+        outputs = step()
+        synchronise(outputs)
+        return _Left(sample(program.state()), read(outputs))
+
+    further = FurtherSteps(program, bound.rotation, synchronise)
+    whole = further.take(learn or bound.plain_step)
+    program.use_random(not exact)
+    before = sample(whole)
+    found = take(learn, _read_loss) if learn else take(bound.plain_step, program.read)
+    program.reset({**whole["params"], **whole.get("statistics", {})})
+    buffer = bound.inputs if learn else bound.rotation.buffers[bound.rotation.find_last()]
+    fresh = take(lambda: program.step(buffer), program.read)
+    program.use_random(True)
+    wanted = {group: of for group, of in fresh.state.items() if group == "statistics"}
+    wanted.update(bound.advance(before, found.state, fresh.state))
+    came = {**found.state, "outputs": found.outputs}
+    check_step(before, came, {**wanted, "outputs": fresh.outputs}, case.precision)
+    further.check(wanted)
+
+
+def _read_loss(loss: object) -> ByName:
+    return {"loss": copy_to_host(loss)}
 
 
 class FurtherSteps:

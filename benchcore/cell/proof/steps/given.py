@@ -26,6 +26,12 @@ EXACT = ("fp32_ieee", "tf32", "bf16_autocast")
 """Precisions that hold numbers as they were given. Others have few different ones."""
 ROUNDED = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log_softmax", "pow", "rsqrt", "sqrt")
 """What norms, softmaxes and losses compute in float32 at least, without torch's prefixes."""
+FUNCTIONS: Mapping[str, str] = {
+    "cos": "cos", "erf": "erf", "erfc": "erf", "logistic": "logistic", "sigmoid": "logistic",
+    "silu": "logistic", "sin": "sin", "tanh": "tanh",
+}  # fmt: skip
+"""What activations are made of, by the frameworks' names of operations. In bfloat16 numerics don't
+show whether GELU is computed by an error function or by a tangent."""
 CHOSEN = ("aggregate", "batching", "kernel", "model", "per_sample")
 """Settings that are read from a step. `batching` and `per_sample`: whether `vmap` runs in it;
 `model`: whether its own code calls a module of torch."""
@@ -161,6 +167,8 @@ class Readings:
     gaps between the numbers of a view."""
     read: Collection[int] = ()
     """The identities of these."""
+    floats: Mapping[int, int] = field(default_factory=dict)
+    """Identity and numbers of each array of floats among them; of JAX alone."""
     generators: Collection[str] = ()
     """What it draws them with."""
     branches: Collection[str] = ()
@@ -171,6 +179,8 @@ class Readings:
     """Of each operation, the elements of its largest array."""
     rounded: list[tuple[str, int]] = field(default_factory=list)
     """Exponentials, logarithms and roots that it computes in bfloat16, with their elements."""
+    functions: Collection[str] = ()
+    """Those of `FUNCTIONS` that it computes of more than a number."""
     programs: int = 0
     """How many compiled functions of JAX it calls."""
     own_updates: bool = False
@@ -225,6 +235,10 @@ class Readings:
         if use_case != "per_sample_grad":
             known.discard("per_sample")
         return {name: each for name, each in self.chosen.items() if name in {*known, *ALWAYS}}
+
+    def describe_functions(self) -> str:
+        """The manifest's reading of `functions`, which must be the same on both sides."""
+        return " ".join(sorted(set(self.functions))) or NONE
 
     def describe_rounded(self, updated: ByName) -> str:
         """The manifest's reading of `rounded`. Roots of arrays as large as an `updated` one are

@@ -94,6 +94,18 @@ def check_same(before: Sequence[str], after: Sequence[str]) -> None:
         )
 
 
+def check_unseen(known: Sequence[str], unseen: Sequence[str], buffers: int) -> None:
+    """Raises StepUnlikeProofError if a step on `unseen` inputs did other work than the steps on the
+    `known` ones, one for each of so many `buffers`."""
+    each_unseen = [*unseen] * buffers
+    lacking, more = _subtract(each_unseen, known), _subtract(known, each_unseen)
+    if lacking or more:
+        raise StepUnlikeProofError(
+            f"on inputs that the program had seen the step did not call {_join(lacking)}, and "
+            f"called {_join(more)} instead: the timed step keeps results for its inputs"
+        )
+
+
 def check_without_random(without: Sequence[str], drawing: Sequence[str]) -> None:
     """Raises StepUnlikeProofError if steps without random numbers do other work than equally many
     steps with them, except for dropping."""

@@ -3,9 +3,10 @@ arrays, and long Python code. A fair step does none of it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from types import FrameType
+from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
 from benchcore.cell.explain.python_calls import run_hooked
@@ -88,6 +89,39 @@ def list_host_calls(
         if exceeds_host_time(taken):
             found.add(LONG)
     return sorted(found.union(list_host_work(lambda: _take_and_free(taken))))
+
+
+def list_own_calls(
+    step: Callable[[], object],
+    by_calls: Callable[[], object] | None = None,
+    seeing_operators: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> list[str]:
+    """The same of a step that other processes follow: of what its own code calls alone, as
+    frameworks wait for other processes themselves."""
+    found: set[str] = set()
+
+    def see(called: Any) -> None:
+        found.update(_name_outside(called))
+        if isinstance(called, BuiltinFunctionType):
+            module = called.__module__ or _find_owner(called.__self__).__module__
+            found.update([f"{module}.{called.__name__}"] if module in _MODULES else [])
+
+    step()
+    with watch_calls(see, is_own=_is_of_workload):
+        step()
+    taken = by_calls or step
+    with seeing_operators():
+        if exceeds_host_time(taken):
+            found.add(LONG)
+    return sorted(found.union(list_host_work(taken)))
+
+
+_OF_CELL = f"{os.sep}benchcore{os.sep}cell{os.sep}"
+
+
+def _is_of_workload(code: CodeType) -> bool:
+    """Own code, but not what tells other processes of a step."""
+    return is_own_code(code) and _OF_CELL not in code.co_filename
 
 
 def _take_and_free(step: Callable[[], object]) -> None:

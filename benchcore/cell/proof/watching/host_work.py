@@ -83,7 +83,9 @@ def is_own_code(code: CodeType) -> bool:
 
 @contextmanager
 def watch_calls(
-    see: Callable[[Any], object], enter: Callable[[FrameType], object] | None = None
+    see: Callable[[Any], object],
+    enter: Callable[[FrameType], object] | None = None,
+    is_own: Callable[[CodeType], bool] = is_own_code,
 ) -> Iterator[None]:
     """Pass everything that own code calls to `see`, before it runs, and the frames of all functions
     that begin to `enter`. Nothing is seen before Python 3.12."""
@@ -93,7 +95,7 @@ def watch_calls(
         return
 
     def look(code: CodeType, offset: int, called: Any, first: object) -> None:
-        if is_own_code(code):
+        if is_own(code):
             see(called)
 
     def begin(code: CodeType, offset: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.jax_products import JITS
@@ -12,8 +12,8 @@ from benchcore.cell.explain.jaxpr import list_inner, walk_equations
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.following.jax_drawing import list_branches, list_draws
 from benchcore.cell.proof.manifest import join_readings
-from benchcore.cell.proof.steps.given import ROUNDED, Readings
-from benchcore.cell.proof.watching.host_calls import join_calls, list_host_calls
+from benchcore.cell.proof.steps.given import FUNCTIONS, ROUNDED, Readings
+from benchcore.cell.proof.watching.host_calls import join_calls, list_host_calls, list_own_calls
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -23,7 +23,10 @@ _NUMBER_BYTES = 8
 
 def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[str, str]:
     """Readings `host_calls` and `owed` of some steps. With `to_end`, one more step runs and is
-    interrupted when it copies an array from the host."""
+    interrupted when it copies an array from the host. Of a step that other processes follow, only
+    what its own code calls is read."""
+    if program.is_followed:
+        return {"host_calls": join_calls(list_own_calls(program.plain_step))}
     calls = list_host_calls(program.plain_step)
     if count_calls(program.plain_step)["module_calls"]:
         calls.append("a module of flax")
@@ -86,15 +89,27 @@ def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -
         arrays=[copy_to_host(each) for each in plain],
         drawn=sum(each.numbers for each in draws),
         read=found.keys(),
+        floats=_size_floats(plain),
         memory=[(str(each.dtype), int(each.size)) for each in plain],
         generators=[each.generator for each in draws],
         branches=list(list_branches(traced)),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
         sizes=list(_list_sizes(traced)),
         rounded=_list_rounded(traced),
+        functions=_list_functions(traced),
         programs=0 if is_eager else _count_programs(traced),
         chosen=_list_chosen(traced),
     )
+
+
+def list_floats(jax: Any, step: Callable[[], object]) -> dict[int, int]:
+    """Identity and numbers of each array of floats that one step closes over. Afterwards the
+    program may hold tracers until it is reset."""
+    return _size_floats(_list_constants(jax.make_jaxpr(lambda: list(list_arrays(step())))()))
+
+
+def _size_floats(arrays: Iterable[Any]) -> dict[int, int]:
+    return {id(each): int(each.size) for each in arrays if "float" in str(each.dtype)}
 
 
 _PRODUCTS = ("conv_general_dilated", "dot_general")
@@ -147,6 +162,14 @@ def _list_rounded(traced: Any) -> list[tuple[str, int]]:
         if each in found:
             found.remove(each)
     return found
+
+
+def _list_functions(traced: Any) -> set[str]:
+    return {
+        FUNCTIONS[each.primitive.name]
+        for each in walk_equations(traced)
+        if each.primitive.name in FUNCTIONS and each.outvars[0].aval.size > 1
+    }
 
 
 _WITH_FUNCTION = ("pallas", "reduce", "scatter", "select_and", "sort")

@@ -15,13 +15,19 @@ from benchcore.cell.explain.torch_products import run_as_written, run_operator, 
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.following.torch_drawing import read_generators
 from benchcore.cell.proof.manifest import join_readings
-from benchcore.cell.proof.steps.given import ROUNDED, USUAL_GENERATOR, Readings
+from benchcore.cell.proof.steps.given import (
+    FUNCTIONS,
+    ROUNDED,
+    USUAL_GENERATOR,
+    Readings,
+)
 from benchcore.cell.proof.steps.same_work import OPERATOR, list_calls
 from benchcore.cell.proof.watching.host_calls import (
     NONE,
     is_named,
     join_calls,
     list_host_calls,
+    list_own_calls,
     reads_own_count,
 )
 from benchcore.cell.proof.watching.host_work import watch_calls
@@ -95,9 +101,10 @@ def _list_getters(module: ModuleType) -> list[str]:
     ]
 
 
-def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
+def watch_step(torch: Any, step: Callable[[], object], *, followed: bool = False) -> dict[str, str]:
     """Readings `host_calls` and `switches_within`. Runs several steps: unwatched, under Python's
-    hooks, and under torch's hook, which also sees calls from C.
+    hooks, and under torch's hook, which also sees calls from C. If other processes have `followed`
+    the steps, calls are those of their own code alone.
 
     Needs torch 2.6 (`torch.compiler.set_stance`).
     """
@@ -112,7 +119,8 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
             name = getattr(func, "__name__", "")
-            if is_named(name) and not reads_own_count(sys._getframe(1), name, *args):
+            named = is_named(name) and not followed
+            if named and not reads_own_count(sys._getframe(1), name, *args):
                 calls.add(f"torch.{name}")
             now = {**list_switches(torch), _OF_MODES: before.get(_OF_MODES)}
             changed.add(describe_changes(before, now))
@@ -132,7 +140,8 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
         return watch_operators(torch, run_operator)
 
     with run_as_written(torch):
-        calls.update(list_host_calls(step, step_by_calls, see_operators))
+        list_calls_of_host = list_own_calls if followed else list_host_calls
+        calls.update(list_calls_of_host(step, step_by_calls, see_operators))
         with Watching():
             step()
     changed = changed - {AS_SET} or {AS_SET}
@@ -179,6 +188,7 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     sizes: list[int] = []
     changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
+    functions: set[str] = set()
     generators: set[str] = set()
     memory: list[tuple[str, int]] = []
     drawn, chosen = 0, _Chosen(torch)
@@ -204,6 +214,7 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         if new:
             sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
         rounded.extend(_list_rounded(torch, func, args, out))
+        functions.update(_name_function(torch, func, kwargs, out))
         if read_generators(torch, func, kwargs) != before:
             drawn += max((each.numel() for each in _list_dense(torch, out)), default=0)
             generators.add(_name_generator(torch, (kwargs or {}).get("generator")))
@@ -224,6 +235,7 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         ],
         sizes=sizes,
         rounded=rounded,
+        functions=functions,
         own_updates=bool(changed & _identify(torch, trained)),
         chosen=chosen.readings,
     )
@@ -273,6 +285,15 @@ def _list_rounded(
     written = _list_dense(torch, args if out is None else out)
     sizes = [each.numel() for each in written if each.dtype is torch.bfloat16]
     return [(name, size) for size in sizes if size > 1]
+
+
+def _name_function(torch: Any, func: Any, kwargs: dict[str, Any], out: object) -> list[str]:
+    """The function of an operator in the words of `FUNCTIONS`, if it has one."""
+    name = func._schema.name.partition("::")[2].strip("_").removesuffix("_backward")
+    if name == "gelu":
+        name = "tanh" if kwargs.get("approximate") == "tanh" else "erf"
+    computes = any(each.numel() > 1 for each in _list_dense(torch, out))
+    return [FUNCTIONS[name]] if computes and name in FUNCTIONS else []
 
 
 def _identify(torch: Any, nested: object) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchcore.cell.proof.watching.host_calls import LONG
 from benchcore.cell.proof.watching.switches import AS_SET
 
 _OF_PYTHON = """
@@ -236,7 +238,7 @@ from benchcore.cell.proof.watching.jax_watch import watch_step
 layer, images = nnx.Linear(3, 3, rngs=nnx.Rngs(0)), jax.numpy.ones((2, 3))
 double, enter = jax.jit(lambda x: x + x), nnx.jit(lambda layer, images: layer(images))
 for step in (lambda: double(images), lambda: enter(layer, images)):
-    program = SimpleNamespace(plain_step=step)
+    program = SimpleNamespace(plain_step=step, is_followed=False)
     print("flax" in watch_step(jax, program, to_end=False)["host_calls"])
 """
 
@@ -247,3 +249,55 @@ def test_a_step_of_jax_that_enters_a_module_is_named(
 ) -> None:
     printed = _run_in_environment(framework_python("jax"), _FLAX).splitlines()
     assert printed == ["False", "True"]
+
+
+_FOLLOWED = """
+import os, time
+from benchcore.cell.processes.channel import Channel
+from benchcore.cell.proof.watching.host_calls import list_own_calls
+
+channel = Channel(*os.pipe())
+add_up = lambda: sum(number * number for number in range(20_000))
+send = lambda: (channel.send({}), str.upper("a"), object.__repr__(1))
+for step in (send, lambda: time.sleep(0), add_up):
+    print(list_own_calls(step))
+"""
+
+
+@pytest.mark.provisions
+def test_what_a_step_does_that_other_processes_follow_is_named(
+    framework_python: Callable[[str], Path],
+) -> None:
+    """But for the message that tells them of it."""
+    printed = _run_in_environment(framework_python("jax"), _FOLLOWED).splitlines()
+    sent, slept, summed = (set(ast.literal_eval(each)) for each in printed)
+    assert (sent - {LONG}, slept - {LONG}) == (set(), {"time.sleep"})
+    assert LONG in summed
+
+
+_FLOATS = """
+import torch
+from benchcore.cell.proof.steps.given import identify
+from benchcore.cell.proof.watching.torch_floats import list_floats
+
+weight, momentum, place, kept, zeros = (torch.ones(9, 9) * each for each in range(5))
+tokens = torch.ones(9, dtype=torch.int64)
+
+def step():
+    zeros.zero_()
+    place.view(81)
+    torch.mul(weight.t()[tokens], 2.0, out=place)
+    momentum.mul_(0.9).add_(place).add_(zeros)
+    torch._foreach_copy_([kept], [momentum])
+
+names = {identify(each): name for name, each in vars().items() if torch.is_tensor(each)}
+print({names[key]: size for key, size in list_floats(torch, step).items()})
+"""
+
+
+@pytest.mark.provisions
+def test_what_a_step_only_writes_to_is_not_what_it_reads(
+    framework_python: Callable[[str], Path],
+) -> None:
+    printed = _run_in_environment(framework_python("torch"), _FLOATS)
+    assert printed == "{'weight': 81, 'momentum': 81}\n"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.sharing import describe_sharing
+from benchcore.cell.proof.sharing import describe_kept, describe_repeated, describe_sharing
 
 _INPUTS = {"tokens": np.zeros((8, 12), np.int32), "labels": np.zeros(8, np.int32)}
 
@@ -80,3 +80,41 @@ def test_tensors_of_one_process_are_whole() -> None:
 def test_a_program_that_does_not_report_what_it_holds_has_no_strategy(held: Any) -> None:
     strategy = describe_sharing(held, _INPUTS, 2)["strategy"]
     assert strategy not in ("data", "fully_sharded", "tensor")
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "reading"),
+    [
+        ("wm", "wmi", None),
+        ("wmc", "wmi", None),
+        ("wm", "wmib", None),
+        ("wm", "wi", "1 arrays that the step does not read, and 0 that it reads and does not"),
+        ("sm", "wmi", "1 arrays that the step does not read, and 1 that it reads and does not"),
+        ("w", "wmi", "0 arrays that the step does not read, and 1 that it reads and does not"),
+    ],
+    ids=("fair", "a count", "a small array", "unread", "another one", "not reported"),
+)
+def test_the_state_that_a_program_reports_is_what_its_step_reads(
+    kept: str, read: str, reading: str | None
+) -> None:
+    floats = {name: np.zeros(100, np.float32) for name in "wmsi"}
+    arrays = {**floats, "b": np.zeros(64, np.float32), "c": np.zeros(100, np.int32)}
+    found = describe_kept(
+        {id(arrays[name]): arrays[name].size for name in read},
+        {"state": [arrays[name] for name in kept]},
+        (arrays["i"], 0),
+    )
+    assert found.get("params", "").startswith(reading or "")
+    assert bool(found) == (reading is not None)
+
+
+def test_a_part_that_is_here_stands_for_a_shared_tensor() -> None:
+    part = np.zeros(100, np.float32)
+    shared = SimpleNamespace(to_local=lambda: part, dtype="torch.float32", nbytes=800)
+    assert describe_kept({id(part): 100}, {"state": [shared]}, ()) == {}
+    assert describe_kept({id(shared): 100}, {"state": [shared]}, ()) != {}
+
+
+def test_devices_that_repeat_each_others_work_share_no_step() -> None:
+    assert describe_repeated(None) == describe_repeated(1.2) == {}
+    assert describe_repeated(2.0) == {"strategy": "devices do 2 times the work of the step"}

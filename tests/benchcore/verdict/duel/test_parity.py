@@ -368,6 +368,12 @@ def test_other_random_numbers_on_one_side_void_the_pair() -> None:
     assert parity.violations == ("random numbers '64' on jax, '0' on torch",)
 
 
+def test_other_functions_on_one_side_void_the_pair() -> None:
+    """Row 25: in bfloat16, where numerics don't show them."""
+    parity = compare_sides(_jax(functions="tanh"), _torch(functions="erf"), "default")
+    assert parity.violations == ("functions 'tanh' on jax, 'erf' on torch",)
+
+
 def test_random_numbers_of_several_processes_which_nobody_watches_void_nothing() -> None:
     """On several devices PyTorch has a process for each, and JAX one for all."""
     jax = _jax(random_numbers="0", host_calls="none")

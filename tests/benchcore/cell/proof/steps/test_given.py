@@ -136,6 +136,11 @@ if sys.argv[1] == "jax":
     functions = {**own, "d gelu": jax.grad(lambda x: own["gelu"](x).sum())}
     twice = lambda: plain(plain(images))
     found["programs"] = [inspect_step(jax, twice, each).programs for each in (False, True)]
+    activations = [own["gelu"], jax.nn.gelu, jax.nn.silu, jax.nn.relu]
+    found["functions"] = [
+        inspect_step(jax, lambda: jax.jit(each)(narrow)).describe_functions()
+        for each in activations
+    ]
     found["rounded"] = {
         name: inspect_step(jax, lambda: jax.jit(each)(narrow)).rounded
         for name, each in functions.items()
@@ -191,6 +196,11 @@ else:
                  "own softmax": lambda: narrow.softmax(1), "square": lambda: narrow**2,
                  "roots": lambda: torch._foreach_sqrt([narrow])}
     found["rounded"] = {name: inspect_step(torch, each).rounded for name, each in functions.items()}
+    act = torch.nn.functional
+    activations = [act.gelu, lambda x: act.gelu(x, approximate="tanh"), act.silu, act.relu]
+    found["functions"] = [
+        inspect_step(torch, lambda: each(narrow)).describe_functions() for each in activations
+    ]
     torch.compile(torch.sin, backend=lambda graph, given: graph.forward)(weight)
     found["compilers"] = describe_compilers(torch, "default")
     found["shapes"] = [describe_shapes()]
@@ -288,6 +298,8 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     assert found["torch"]["shapes"] == ["automatic", "automatic+static"]
     assert found["torch"]["own updates"] == [False, False, False, True]
     assert found["torch"]["uncomputed"] == [1, 1, 0, 0]
+    assert found["jax"]["functions"] == ["erf", "tanh", "logistic", "none"]
+    assert found["torch"]["functions"] == found["jax"]["functions"]
     assert found["torch"]["compilers"] == "compiled by _TorchCompileWrapper"
     assert sorted(found["torch"]["closed over"]) == [[45], [81]]
     exponential = ["exp", 32]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,6 +61,30 @@ def test_a_step_that_keeps_results_until_somebody_looks_is_found() -> None:
                 lambda inputs: calls.append("multiply" if state["seen"] else "look up")
             )
         )
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_step_that_keeps_what_it_made_of_its_inputs_is_found(keeps: bool) -> None:
+    """However short the work is that it saves."""
+    calls, kept = list[str](), set[object]()
+
+    def step(inputs: object) -> None:
+        if inputs not in kept:
+            calls.append("sort")
+        kept.update({inputs} if keeps else ())
+        calls.append("multiply")
+
+    def list_work(step: Callable[[], object]) -> list[str]:
+        calls.clear()
+        step()
+        return list(calls)
+
+    program = Program(step=step, place=lambda inputs: object())
+    bound = BoundProgram(program, _SPEC, _NO_CASE, _ARRAYS)
+    bound.list_work(list_work)
+    reason = "had seen the step did not call 'sort', and called nothing instead: the timed step "
+    with pytest.raises(StepUnlikeProofError, match=reason) if keeps else nullcontext():
+        bound.check_work(list_work, bound.list_work(list_work))
 
 
 def test_a_step_that_does_less_where_it_draws_is_found() -> None:
