@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -45,18 +42,10 @@ print(Watch().measure(loop_in_jax).calls)
 """
 
 
-def _run_in_environment(python: Path, code: str) -> str:
-    """What it prints, in an environment's Python, which is 3.12 or later."""
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    command = [str(python), "-P", "-s", "-c", code]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
 @pytest.mark.provisions
-def test_time_of_pythons_own_is_no_frameworks(framework_python: Callable[[str], Path]) -> None:
+def test_time_of_pythons_own_is_no_frameworks(run_in_framework: Callable[..., str]) -> None:
     """Whatever takes it: a line, a function of a library, or many short calls."""
-    printed = _run_in_environment(framework_python("jax"), _OF_PYTHON).splitlines()
+    printed = run_in_framework("jax", _OF_PYTHON).splitlines()
     assert json.loads(printed[0]) == [[True] * 7, [False] * 3]
     assert printed[1] == "30"
 
@@ -87,9 +76,9 @@ print(json.dumps(found))
 
 @pytest.mark.provisions
 def test_a_call_of_torch_that_runs_no_operator_is_work_of_the_host(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    printed = _run_in_environment(framework_python("torch"), _OF_TORCH)
+    printed = run_in_framework("torch", _OF_TORCH)
     assert json.loads(printed) == [[True, True], [False]]
 
 
@@ -129,9 +118,9 @@ print(describe_changes(before, list_switches(torch)))
 
 @pytest.mark.provisions
 def test_what_torch_runs_beside_its_operations_is_a_switch(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    assert _run_in_environment(framework_python("torch"), _TORCH_BESIDE).splitlines() == [
+    assert run_in_framework("torch", _TORCH_BESIDE).splitlines() == [
         "profiler True",
         "usual",
         "foreach off",
@@ -176,9 +165,9 @@ print(any(is_profiling()["profiler"]))
 
 @pytest.mark.provisions
 def test_a_profiler_of_jax_and_how_it_compiles_are_switches(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    printed = _run_in_environment(framework_python("jax"), _JAX_BESIDE).splitlines()
+    printed = run_in_framework("jax", _JAX_BESIDE).splitlines()
     options = "'jax_disable_most_optimizations True'"
     changed = [options, f"{options}, 'jax_threefry_partitionable False'"]
     found = [f"settings while compiling [{each}]" for each in changed]
@@ -217,9 +206,9 @@ print(describe(lambda: train(create_graph=True)))
 
 @pytest.mark.provisions
 def test_a_graph_that_a_step_of_torch_keeps_is_named(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    assert _run_in_environment(framework_python("torch"), _GRAPHS).splitlines() == [
+    assert run_in_framework("torch", _GRAPHS).splitlines() == [
         "none",
         "not in inference_mode",
         "keeps a graph",
@@ -245,9 +234,9 @@ for step in (lambda: double(images), lambda: enter(layer, images)):
 
 @pytest.mark.provisions
 def test_a_step_of_jax_that_enters_a_module_is_named(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    printed = _run_in_environment(framework_python("jax"), _FLAX).splitlines()
+    printed = run_in_framework("jax", _FLAX).splitlines()
     assert printed == ["False", "True"]
 
 
@@ -266,10 +255,10 @@ for step in (send, lambda: time.sleep(0), add_up):
 
 @pytest.mark.provisions
 def test_what_a_step_does_that_other_processes_follow_is_named(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
     """But for the message that tells them of it."""
-    printed = _run_in_environment(framework_python("jax"), _FOLLOWED).splitlines()
+    printed = run_in_framework("jax", _FOLLOWED).splitlines()
     sent, slept, summed = (set(ast.literal_eval(each)) for each in printed)
     assert (sent - {LONG}, slept - {LONG}) == (set(), {"time.sleep"})
     assert LONG in summed
@@ -297,7 +286,7 @@ print({names[key]: size for key, size in list_floats(torch, step).items()})
 
 @pytest.mark.provisions
 def test_what_a_step_only_writes_to_is_not_what_it_reads(
-    framework_python: Callable[[str], Path],
+    run_in_framework: Callable[..., str],
 ) -> None:
-    printed = _run_in_environment(framework_python("torch"), _FLOATS)
+    printed = run_in_framework("torch", _FLOATS)
     assert printed == "{'weight': 81, 'momentum': 81}\n"
