@@ -213,6 +213,7 @@ def test_a_report_is_saved_whole_and_refreshed_in_place(state: State, server: Wa
     spec = _read_spec(server)
     if not GOLDEN.exists():
         GOLDEN.write_text(spec)
+        pytest.fail(f"wrote {GOLDEN}; check it, then run this test again")
     assert spec == GOLDEN.read_text(), f"if this is meant: rm {GOLDEN} and run this test twice"
 
 
