@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from benchcore.cell.nested import copy_to_host
 from benchcore.cell.proof.steps.left_behind import (
@@ -17,13 +17,26 @@ from benchcore.cell.proof.steps.left_behind import (
 from benchcore.program import ByName, Program, State
 from benchcore.workloads.rotation import Rotation
 
-if TYPE_CHECKING:
-    from benchcore.cell.bound_program import BoundProgram
-
 Synchronise = Callable[[object], object]
 
 _FEWEST, _MOST, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, and seconds for them."""
+
+
+class Bound(Protocol):
+    """What is used of a `BoundProgram`, whose module imports this one."""
+
+    program: Program
+    rotation: Rotation[Any]
+    plain_step: Callable[[], object]
+
+    @property
+    def inputs(self) -> Any:
+        """The first set of inputs on the device."""
+
+    def advance(self, before: State, after: State, fresh: State) -> State:
+        """The state after a step, by that of the same step after a reset."""
+        ...
 
 
 class _Left(NamedTuple):
@@ -32,7 +45,7 @@ class _Left(NamedTuple):
 
 
 def check_next_steps(
-    bound: BoundProgram,
+    bound: Bound,
     synchronise: Synchronise,
     learn: Callable[[], object] | None,
     *,
