@@ -103,14 +103,15 @@ def watch_audit_hooks() -> None:
 
 
 def works_meanwhile() -> bool:
-    """Whether this process, or one that it started, uses CPU time in each of several pauses of this
-    thread. The device's queue must be empty."""
+    """Whether this process, or one that it started, uses CPU time or wants a CPU in each of several
+    pauses of this thread. The device's queue must be empty."""
     started = _list_started()
     for _ in range(_WAITS):
         time.sleep(_PAUSE_S)
         began, used = time.perf_counter(), _read_used_s(started)
         time.sleep(_WAIT_S)
-        if _read_used_s(started) - used < _LEAST_SHARE * (time.perf_counter() - began):
+        least_s = _LEAST_SHARE * (time.perf_counter() - began)
+        if _read_used_s(started) - used < least_s and not _wants_cpu(started):
             return False
     return True
 
@@ -136,6 +137,18 @@ def _read_used_s(others: Iterable[Path]) -> float:
             with suppress(OSError, ValueError, IndexError):
                 used_s += int(task.read_text().split()[0]) / 1e9
     return used_s
+
+
+def _wants_cpu(others: Iterable[Path]) -> bool:
+    """Whether a thread of this process or of `others`, except this one, runs or waits for a CPU: on
+    a busy machine it may get none in a whole pause."""
+    this = _TASKS / str(threading.get_native_id())
+    for each in (_TASKS, *(other / "task" for other in others)):
+        for task in set(each.glob("*")) - {this}:
+            with suppress(OSError):  # it has ended
+                if (task / "stat").read_bytes().rpartition(b") ")[2].startswith(b"R"):
+                    return True
+    return False
 
 
 _WAITS, _PAUSE_S, _WAIT_S, _LEAST_SHARE = 3, 0.005, 0.02, 0.1

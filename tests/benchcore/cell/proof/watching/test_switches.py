@@ -215,6 +215,38 @@ def test_work_between_steps_is_found_whatever_code_runs() -> None:
     assert not works_meanwhile()
 
 
+_STARVED = """
+import hashlib
+import os
+import threading
+from benchcore.cell.proof.watching.switches import works_meanwhile
+
+
+def hash_long():
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+parent = os.getpid()
+for _ in range(20):
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            pass
+        os._exit(0)
+threading.Thread(target=hash_long, daemon=True).start()
+print(all(works_meanwhile() for _ in range(20)))
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the states of threads")
+def test_work_between_steps_is_found_where_it_gets_no_cpu() -> None:
+    """Twenty others use the CPU, each of which has 68 times its share."""
+    done = subprocess.run([sys.executable, "-c", _STARVED], stdout=subprocess.PIPE, check=True)
+    assert done.stdout.split() == [b"True"]
+
+
 _STARTING = """
 import subprocess
 from benchcore.cell.proof.watching.switches import works_meanwhile
