@@ -50,14 +50,18 @@ class Asv:
             **os.environ,
             "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),  # asv writes a description of the machine there
-            "ASV_PYTHONPATH": packages,
         }
-        self._commits = self._write_repository(function)
+        self._commits = self._write_repository(function, packages)
         self._asv("machine", "--yes")
         self._asv("setup", codes=(0, 1))  # 1: it answers with what it set up
 
-    def _write_repository(self, function: str) -> list[str]:
-        copy = "import shutil, sysconfig; shutil.copy('rows.py', sysconfig.get_path('purelib'))"
+    def _write_repository(self, function: str, packages: str) -> list[str]:
+        # Not ASV_PYTHONPATH: asv 0.6.6 removes it again before it runs a benchmark.
+        install = (
+            "import pathlib, shutil, sysconfig; to = sysconfig.get_path('purelib'); "
+            "shutil.copy('rows.py', to); "
+            f"pathlib.Path(to, 'packages.pth').write_text({packages!r})"
+        )
         version = run([self._python, "-c", _VERSION], self._folder, os.environ).stdout.strip()
         files = {
             "asv.conf.json": json.dumps(
@@ -69,7 +73,7 @@ class Asv:
                     "environment_type": "virtualenv",
                     "pythons": [version],
                     "build_command": [],
-                    "install_command": [f'in-dir={{build_dir}} python -c "{copy}"'],
+                    "install_command": [f'in-dir={{build_dir}} python -c "{install}"'],
                     "uninstall_command": [],
                 }
             ),

@@ -7,8 +7,10 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +146,20 @@ def test_asv_compares_the_same_work_and_three_percent_more(
     assert len({len(text) for text in rows}) == 3, "bytecode of another commit could be used"
     assert asv.compare(more=True) == (pytest.approx(math.log(1.03)), differs)
     assert os.environ.get("HOME") != str(folder)
+
+
+def test_asvs_environment_finds_our_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, packages = tmp_path / "asv", sysconfig.get_path("purelib")
+    monkeypatch.setattr(Asv, "_asv", lambda _asv, *arguments, codes=(): "")
+    Asv(sys.executable, "encoder", folder)
+    (command,) = json.loads((folder / "asv.conf.json").read_text())["install_command"]
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.chdir(folder)
+    exec(shlex.split(command)[-1], {})
+    assert (tmp_path / "packages.pth").read_text() == packages
+    assert (tmp_path / "rows.py").read_text() == (folder / "rows.py").read_text()
 
 
 def test_a_benchmark_that_failed_in_asv_is_no_time(tmp_path: Path) -> None:
