@@ -99,6 +99,10 @@ class StdlibRuntime:
         """There are no arrays of a framework."""
         return None
 
+    def list_floats(self, program: BoundProgram) -> dict[int, int]:
+        """There are no arrays of a framework."""
+        return {}
+
     def draw_given(self, step: Callable[[], object], first: object, read: Read) -> Followed:
         """No step of it is inspected."""
         return Followed(outputs=(), drawn=())

@@ -125,12 +125,12 @@ def _read_whole(
 ) -> Iterable[Row[Any]]:
     """One query for all cases: it reads the nights of these alone. It groups by the numbers of the
     cases, as to sort many rows by the texts of a case takes longer."""
-    found = _select_cases(campaigns).subquery()
+    found = _select_cases(campaigns).subquery("wanted_keys")
     number = func.row_number().over(order_by=[*found.c]).label("number")
     cases = select(*found.c, number).cte("wanted_cases")
     source = cases.join(DuelRun, and_(*equal_case(cases.c)))
     groups = _select_groups(source, until, [cases.c.number])
-    groups = groups.where(skip_index(PairRatio.kind) == KIND).subquery()
+    groups = groups.where(skip_index(PairRatio.kind) == KIND).subquery("wanted_groups")
     columns = [each for each in groups.c if each.name != "number"]
     query = select(*(cases.c[key] for key in CASE), *columns)
     return connection.execute(query.join_from(cases, groups, groups.c.number == cases.c.number))
