@@ -105,7 +105,7 @@ def read_runs() -> list[dict[str, Any]]:
 
 
 def list_done(layer: Layer) -> set[str]:
-    """The faults of which this day's runs of a layer have a row."""
+    """The faults that have a row in this day's runs of a layer."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     runs = [each for each in read_runs() if each["began"][:10] == today and each["layer"] == layer]
     return {row["fault"] for run in runs for row in run["rows"]}

@@ -288,7 +288,7 @@ class BoundProgram:
 
     def check_returned(self, run_steps: RunSteps) -> None:
         """`TrainingBlocks.check_returned` for steps that change a state; nothing for others, and
-        for those of several devices, of which each has a part."""
+        for those of several devices: each device has only a part."""
         if self._at_start and self._start.inputs and self.is_alone:
             self._blocks().check_returned(run_steps)
 

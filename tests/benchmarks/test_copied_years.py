@@ -31,7 +31,7 @@ LAST = date(2026, 11, 20)
 def engine(
     request: pytest.FixtureRequest, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
-    """A machine with rows of every table: three nights, of which one failed a check, proofs, locks,
+    """A machine with rows of every table: three nights (one failed a check), proofs, locks,
     and an event of the last two that somebody answered."""
     url = state.database_url
     if request.param == "postgresql":

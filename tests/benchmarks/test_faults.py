@@ -52,7 +52,7 @@ _WELL = Run(code=0, stderr="", seconds=1.0, hung=False, orphans=())
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, folder: Path, names: list[str]) -> Any:
-    """Two trials a fault, of which one loses a duel; that of the fault "late" can't happen."""
+    """Two trials a fault, one loses a duel; that of the fault "late" can't happen."""
 
     def run_trials(_: object, given: list[Fault], **options: Any) -> list[TrialOutcome]:
         lost = ("a",) if given[0].name == "bad" else ()

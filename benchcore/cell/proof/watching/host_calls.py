@@ -120,7 +120,7 @@ _OF_CELL = f"{os.sep}benchcore{os.sep}cell{os.sep}"
 
 
 def _is_of_workload(code: CodeType) -> bool:
-    """Own code, but not what tells other processes of a step."""
+    """Own code, but not what announces a step to other processes."""
     return is_own_code(code) and _OF_CELL not in code.co_filename
 
 

@@ -257,7 +257,7 @@ for step in (send, lambda: time.sleep(0), add_up):
 def test_what_a_step_does_that_other_processes_follow_is_named(
     run_in_framework: Callable[..., str],
 ) -> None:
-    """But for the message that tells them of it."""
+    """But for the message that announces it to them."""
     printed = run_in_framework("jax", _FOLLOWED).splitlines()
     sent, slept, summed = (set(ast.literal_eval(each)) for each in printed)
     assert (sent - {LONG}, slept - {LONG}) == (set(), {"time.sleep"})

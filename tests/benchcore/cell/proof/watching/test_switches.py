@@ -242,7 +242,7 @@ os._exit(0)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the states of threads")
 def test_work_between_steps_is_found_where_it_gets_no_cpu() -> None:
-    """Twenty others use the CPU, each of which has 68 times its share."""
+    """Twenty others use the CPU. Each has 68 times its share."""
     done = subprocess.run([sys.executable, "-c", _STARVED], stdout=subprocess.PIPE, check=True)
     assert done.stdout.split() == [b"True"]
 
