@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,11 @@ def shorten(reason: object) -> str:
     """The first line of a reason, at most 240 characters."""
     line = one_line(reason, missing="no reason recorded").strip().splitlines()
     text = line[0] if line else "no reason recorded"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
+    return _cut(text, _LONGEST)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
 
 
 Contenders = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -35,27 +39,33 @@ Contenders = Mapping[tuple[str, str], Mapping[str, Any]]
 def explain(row: Mapping[str, Any], contenders: Contenders) -> str:
     """Why a pair does not count: the failure of the side that ended badly, else the first check
     that failed."""
-    for side in ("a", "b"):
-        found = contenders.get((row["duel_run"], row[side]), {})
-        if found.get("status", "ok") != "ok" and not is_missing(found["reason"]):
+    for side, found in _list_failed(row, contenders):
+        if not is_missing(found["reason"]):
             stage = one_line(found["stage"], missing="before its first stage")
             return shorten(f"{side_label(row, side)}, {stage}: {found['reason']}")
     return shorten(row["reason"])
 
 
+def _list_failed(
+    row: Mapping[str, Any], contenders: Contenders
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The sides of a pair that ended badly, and their contenders."""
+    for side in ("a", "b"):
+        found = contenders.get((row["duel_run"], row[side]), {})
+        if found.get("status", "ok") != "ok":
+            yield side, found
+
+
 def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
     """The cause of a void pair in a few words: a failed contender, settings, or a check."""
-    for side in ("a", "b"):
-        status = contenders.get((row["duel_run"], row[side]), {}).get("status", "ok")
-        if status != "ok":
-            return f"contender failed: {status}"
+    for _, found in _list_failed(row, contenders):
+        return f"contender failed: {found['status']}"
     if row["violations"]:
         return "the two sides had different settings"
     if is_missing(row["log_ratio"]) and not row["reason"]:
         return "not measured"
     first = re.split("[:;]", str(row["reason"]), maxsplit=1)[0].strip()
-    short = first if len(first) <= _LONGEST_CAUSE else f"{first[: _LONGEST_CAUSE - 1]}\u2026"
-    return short or "no reason recorded"
+    return _cut(first, _LONGEST_CAUSE) or "no reason recorded"
 
 
 def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
