@@ -47,7 +47,7 @@ def main() -> None:
         read_mj=None,
         report_alive=lambda: None,
     )
-    trainer.rehearse()
+    trainer.warm_up()
 
     def ours(epoch: int) -> float:
         found = trainer.run(epoch)

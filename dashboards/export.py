@@ -100,10 +100,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def write_csv(frame: pd.DataFrame) -> bytes:
     """CSV with a header. A text that a spreadsheet would run as a formula begins with '."""
-    return frame.map(defuse).to_csv(index=False, lineterminator="\r\n").encode()
+    return frame.map(escape_formula).to_csv(index=False, lineterminator="\r\n").encode()
 
 
-def defuse(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """The value; a text that a spreadsheet would run as a formula begins with '."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 

@@ -34,8 +34,8 @@ def take(page: Page, site: Path, name: str) -> None:
         page.locator(".heat td.level a").first.click()
     element = page.locator(top).first
     element.wait_for()
-    for place in range(page.locator(".chart").count()):
-        page.locator(".chart[data-drawn]").nth(place).wait_for(state="attached")
+    for index in range(page.locator(".chart").count()):
+        page.locator(".chart[data-drawn]").nth(index).wait_for(state="attached")
     begin = element.evaluate("each => each.getBoundingClientRect().top + scrollY")
     clip = {"x": 0, "y": max(0, begin - 16), "width": 1280, "height": height}
     page.screenshot(path=FOLDER / f"{name}.png", clip=clip, full_page=True)  # pyright: ignore

@@ -48,8 +48,8 @@ def nightly(  # noqa: PLR0913 - a form's fields
     root, keep_nights = str(default_root()), read_keep_nights()
     night = pipeline.find_night(timezone)
     campaign = campaign or name_night(profile, night)
-    place = Placement(site=site, pool=pool, campaign=campaign, python=python)
-    pipeline.plan_campaign(profile, place, root=root, hours=hours, night=night)
+    placement = Placement(site=site, pool=pool, campaign=campaign, python=python)
+    pipeline.plan_campaign(profile, placement, root=root, hours=hours, night=night)
     try:
         outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
     except CampaignIncompleteError as error:  # what was measured is published and judged

@@ -46,7 +46,7 @@ def plan_comparison(
     request = question.make_request()
     return _plan(
         _name("compare", question.workload, run),
-        lambda place: draft_comparison(request, place, state),
+        lambda placement: draft_comparison(request, placement, state),
         Placement(site=site, pool=pool),
         state,
     )
@@ -56,15 +56,15 @@ def plan_sweep(sweep: SweepRequest, site: str, pool: str | None, run: object, st
     """As `plan_comparison`."""
     return _plan(
         _name("sweep", sweep.workload, run),
-        lambda place: draft_sweep(sweep, place, state),
+        lambda placement: draft_sweep(sweep, placement, state),
         Placement(site=site, pool=pool),
         state,
     )
 
 
-def _plan(name: str, draft: Callable[[Placement], Plan], place: Placement, state: State) -> str:
+def _plan(name: str, draft: Callable[[Placement], Plan], placement: Placement, state: State) -> str:
     if not is_planned(state, name):
-        save_campaign(draft(replace(place, campaign=name)), state, place.pool)
+        save_campaign(draft(replace(placement, campaign=name)), state, placement.pool)
     return name
 
 

@@ -72,11 +72,11 @@ _PATIENT: dict[str, Any] = {
 
 @task(task_run_name="plan-{profile}", **_PATIENT)
 def plan_campaign(
-    profile: str, place: Placement, *, root: str, hours: float | None, night: date
+    profile: str, placement: Placement, *, root: str, hours: float | None, night: date
 ) -> None:
     """Plan the campaign of a night with today's versions, unless it has a plan."""
     state = open_state(Path(root))
-    plans.plan_campaign(load_profile(profile), place, state, hours=hours, night=night)
+    plans.plan_campaign(load_profile(profile), placement, state, hours=hours, night=night)
 
 
 @task(

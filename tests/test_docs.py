@@ -116,13 +116,13 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
     tmp_path: Path,
 ) -> None:
     text = (ROOT / "docs" / "prefect.md").read_text()
-    place = load_site("slurm-local")
+    site = load_site("slurm-local")
     request = DeployOptions(
-        site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path
+        site=site, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path
     )
     listed = list_deployments(request)
     made = {each.full_name: each.work_queue_name or "default" for each in listed}
-    pools = {made.pop(f"measure-shard/slurm-local-{pool}") for pool in place.pools}
+    pools = {made.pop(f"measure-shard/slurm-local-{pool}") for pool in site.pools}
     listed_in_docs = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
     assert dict(listed_in_docs) == {**made, "measure-shard/SITE-POOL": pools.pop()} and not pools
     targets = Targets(deployments=dict.fromkeys(made, uuid4()), webhook=uuid4())

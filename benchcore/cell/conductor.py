@@ -42,7 +42,7 @@ class Conductor:
         """The whole duel; returns its result document."""
         order, starts = self._order, self._starts
         started_at = document.utc_now()
-        starts.look_for_device()
+        starts.detect_device()
         stopped_by = self._run_starts() if order.dataset is None else self._run_with_loader()
         device = host.describe_device(order.device)
         passes_of = self._measure_passes(device) if order.limits.passes else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, digest, find_case, make_start, put_weights
+from benchcore.cell.building import bind_program, digest, find_case, make_start, replace_weights
 from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
@@ -129,7 +129,7 @@ class ContenderServer:
         before = self.runtime.compile_seconds()
         counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device, self._group)
-        arrays = put_weights(self._make_arrays(case), order["checkpoint"])
+        arrays = replace_weights(self._make_arrays(case), order["checkpoint"])
         self._switches.restart()
         with self._timed("build"):
             lead = self._group.lead if self._group else lambda program: program
@@ -201,7 +201,7 @@ class ContenderServer:
         self._training = training()
         self._mode: DataMode = dataset["mode"]
         trainer = self._make_trainer(self._mode)
-        trainer.rehearse()
+        trainer.warm_up()
         self._inspect_batch = trainer.inspect_batch
         self._learn_first = trainer.learn_first
         return None
@@ -249,7 +249,7 @@ class ContenderServer:
         self._channel.send({name: answer()})
         return what != "finish"
 
-    def _rewarm(self) -> None:
+    def _refill_caches(self) -> None:
         """Run untimed steps to refill the caches after a thaw."""
         until = time.perf_counter_ns() + _REWARM_NS
         while True:
@@ -260,7 +260,7 @@ class ContenderServer:
     def _run_block(self) -> dict[str, int]:
         """Run untimed steps, then the block."""
         self._stage = "block"
-        self._rewarm()
+        self._refill_caches()
         before = self.runtime.num_compilations()
         elapsed_ns = self._run_steps(self._steps_per_block)
         return {
@@ -325,7 +325,7 @@ class ContenderServer:
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Time steps that are waited for one by one. Never mix these times with a block's."""
         self._stage = "latency"
-        self._rewarm()
+        self._refill_caches()
         before = self.runtime.num_compilations()
         enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None
         step = self.program.step

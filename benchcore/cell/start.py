@@ -67,14 +67,14 @@ class StartRunner:
             self.launcher.loader_folder = loader.folder
         self._began = time.monotonic()
 
-    def look_for_device(self) -> None:
+    def detect_device(self) -> None:
         """Find out whether the device is present, and watch its faults from now on."""
         self.absent = host.absence_reason(self.order.device)
         self._kernel_log = None
         if not self.absent and self.order.device != "cpu":
             self._kernel_log = KernelLog(gpu.pci_address(parse_device(self.order.device).ordinal))
 
-    def forget(self, order: ContenderOrder) -> None:
+    def drop_measurements(self, order: ContenderOrder) -> None:
         """Drop all measurements of one contender."""
         self.contenders[order.name] = document.new_contender(order)
         self.evidence.pop(order.name, None)

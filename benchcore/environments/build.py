@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from benchcore.cell.measure import gpu
 from benchcore.cell.processes.launch import inherited_environ
 from benchcore.environments import contents
-from benchcore.environments.child_lifetime import tie
+from benchcore.environments.child_lifetime import tie_to_thread
 from benchcore.environments.interpreters import query_python
 from benchcore.environments.package_locks import (
     Accelerator,
@@ -218,7 +218,7 @@ def _pick_device(accelerator: Accelerator, report: Callable[[str], None]) -> Dev
     GPU, on a login node."""
     if accelerator == "cpu":
         return "cpu"
-    usable, found = gpu.survey()
+    usable, found = gpu.probe_gpu()
     if not usable:
         report(f"not verified on a GPU, as there is none here: {found}")
     return "cuda" if usable else ""
@@ -244,7 +244,7 @@ def _verify(python: Path, template: Template, device: Device, *, complete: bool)
         environment["CUDA_VISIBLE_DEVICES"] = ""
     try:
         done = subprocess.run(
-            tie([str(python), "-I", "-c", code]),
+            tie_to_thread([str(python), "-I", "-c", code]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

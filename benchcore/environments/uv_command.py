@@ -11,7 +11,7 @@ from typing import Literal
 
 from uv import find_uv_bin
 
-from benchcore.environments.child_lifetime import tie
+from benchcore.environments.child_lifetime import tie_to_thread
 
 UvFailure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
 _FAILURE_SIGNS: tuple[tuple[UvFailure, re.Pattern[str]], ...] = (
@@ -62,7 +62,7 @@ def run_uv(
     offline = "--offline" in arguments or environment.get("UV_OFFLINE", "") not in ("", "0")
     try:
         done = subprocess.run(
-            tie([find_uv_bin(), "--no-progress", *arguments]),
+            tie_to_thread([find_uv_bin(), "--no-progress", *arguments]),
             input=stdin,
             capture_output=True,
             encoding="utf-8",

@@ -20,7 +20,7 @@ _MAX_MESSAGE = 600
 
 
 @dataclass(frozen=True)
-class Found:
+class InstallableVersion:
     """A version, and the interpreter that can install it."""
 
     version: str
@@ -28,7 +28,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Later:
+class LaterPythonVersion:
     """A version for Pythons newer than any found, and the lowest of them, such as `3.12`."""
 
     version: str
@@ -74,7 +74,7 @@ class VersionIndex:
         pin = re.search(rf"^{self.framework}==(\S+)", answer.output, re.MULTILINE)
         return pin[1] if pin else None
 
-    def find_highest(self, specifier: str, candidates: Sequence[Interpreter]) -> Found | None:
+    def find_highest(self, specifier: str, candidates: Sequence[Interpreter]) -> InstallableVersion | None:
         """The highest version that any candidate can install with its dependencies."""
         offers = {each: self.query(specifier, each) for each in candidates}
         versions = sorted({offer for offer in offers.values() if offer}, key=Version, reverse=True)
@@ -85,15 +85,15 @@ class VersionIndex:
                 return found
         return None
 
-    def find_installable(self, version: str, candidates: Sequence[Interpreter]) -> Found | None:
+    def find_installable(self, version: str, candidates: Sequence[Interpreter]) -> InstallableVersion | None:
         """The first candidate with wheels for that version and for its dependencies."""
         for each in candidates:
             version_there = self.query(f"=={version}", each, dependencies=True)
             if version_there is not None:
-                return Found(version_there, each)
+                return InstallableVersion(version_there, each)
         return None
 
-    def find_newest_for_later_pythons(self, interpreter: Interpreter) -> Later | None:
+    def find_newest_for_later_pythons(self, interpreter: Interpreter) -> LaterPythonVersion | None:
         """The highest version for Python versions newer than the interpreter's."""
         first = interpreter.release[1] + 1
         minors = range(first, max(first, _LATEST_KNOWN_MINOR) + 1)
@@ -104,7 +104,7 @@ class VersionIndex:
         newest = max((offer for offer in offers.values() if offer), key=Version, default=None)
         if newest is None:
             return None
-        return Later(newest, next(minor for minor, offer in offers.items() if offer == newest))
+        return LaterPythonVersion(newest, next(minor for minor, offer in offers.items() if offer == newest))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from benchcore.environments.interpreters import (
     query_python,
 )
 from benchcore.environments.templates import load_template, template_folder
-from benchcore.environments.version_index import Found, Later, VersionIndex
+from benchcore.environments.version_index import InstallableVersion, LaterPythonVersion, VersionIndex
 from benchcore.errors import UserError
 from benchcore.protocol import Framework
 
@@ -166,7 +166,7 @@ def _resolve_latest(
     return _release(request, found, index, notes)
 
 
-def _explain_missing(index: VersionIndex, later: Later, python: str | None) -> str:
+def _explain_missing(index: VersionIndex, later: LaterPythonVersion, python: str | None) -> str:
     """Why there is no Python for a later version; empty = there is one now, as uv fetched it."""
     if python is not None:
         return f"and {python} was requested"
@@ -181,7 +181,7 @@ def _explain_missing(index: VersionIndex, later: Later, python: str | None) -> s
 
 
 def _release(
-    request: Request, found: Found, index: VersionIndex, notes: tuple[str, ...]
+    request: Request, found: InstallableVersion, index: VersionIndex, notes: tuple[str, ...]
 ) -> Release:
     if index.offline:
         notes += ("no network: the versions come from uv's cache; newer ones may exist",)

@@ -113,7 +113,7 @@ def _describe_case(name: str, case: Any) -> str:
 
 
 def draft_comparison(
-    question: CompareRequest, place: Placement = USUAL, state: State | None = None
+    question: CompareRequest, placement: Placement = USUAL, state: State | None = None
 ) -> Plan:
     """The plan of one duel between a and b with today's versions, and of the device's ceilings for
     the physics check. The state folder has the settings of the tuned track. Raises UserError."""
@@ -145,7 +145,7 @@ def draft_comparison(
         limits=limits,
         device=question.device,
     )
-    return draft_named(profile, f"compare-{question.workload}", place, state)
+    return draft_named(profile, f"compare-{question.workload}", placement, state)
 
 
 def check_frameworks(jax: str, torch: str) -> None:

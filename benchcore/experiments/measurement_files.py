@@ -115,13 +115,13 @@ def read_history(path: Path) -> History:
         )
     if len(rows) - 1 > _MOST_NIGHTS:
         raise UserError(f"wanted at most {_MOST_NIGHTS} nights, got more in {show(path)}; split it")
-    place = header.index("value")
-    texts = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    column = header.index("value")
+    texts = [row[column].strip() if column < len(row) else "" for row in rows[1:]]
     values = np.array([_read_value(text, number, path) for number, text in enumerate(texts)], float)
     if "time" not in header:
         return History(values=values, nights=None, rows=np.arange(len(values)))
-    place = header.index("time")
-    times = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    column = header.index("time")
+    times = [row[column].strip() if column < len(row) else "" for row in rows[1:]]
     nights = _read_nights(times, path)
     begins = np.flatnonzero(np.append(True, np.diff(nights) > 0)[: len(nights)])
     runs = np.split(values, begins[1:]) if len(begins) else []

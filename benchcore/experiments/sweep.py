@@ -66,7 +66,7 @@ def read_values(varied: Varied, texts: Sequence[str]) -> tuple[int | str, ...]:
 
 
 def draft_sweep(
-    request: SweepRequest, place: Placement = USUAL, state: State | None = None
+    request: SweepRequest, placement: Placement = USUAL, state: State | None = None
 ) -> Plan:
     """One duel per value, after the device's ceilings. Raises UserError."""
     _check(request)
@@ -89,7 +89,7 @@ def draft_sweep(
     profile = Profile(
         name="sweep", matches=(*sentinels, *matches), limits=limits, device=request.device
     )
-    return draft_named(profile, f"sweep-{request.workload}", place, state)
+    return draft_named(profile, f"sweep-{request.workload}", placement, state)
 
 
 def _find_varied(request: SweepRequest, value: int | str) -> str:
@@ -154,10 +154,10 @@ def conclude_sweep(
         )
     if request.varied == "devices":
         times = [_read_times(state, plan, each) for each in duels]
-        for place, point in enumerate(points):
+        for index, point in enumerate(points):
             for side in ("a", "b"):
                 of_side = [each[side] for each in times]
-                point[side] |= _measure_efficiency(of_side, place, point[side])
+                point[side] |= _measure_efficiency(of_side, index, point[side])
     a, b = (each.name for each in duels[0].contenders)
     return {
         "workload": request.workload,
@@ -209,12 +209,12 @@ def _read_times(state: State, plan: Plan, duel: PlannedDuel) -> dict[str, StartT
 
 
 def _measure_efficiency(
-    of_side: Sequence[StartTimes], place: int, side: Mapping[str, Any]
+    of_side: Sequence[StartTimes], index: int, side: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Against the fewest devices of the sweep; nothing for a side that failed there."""
     fewest = min(of_side, key=lambda each: each.devices)
-    found: Efficiency | None = judge_efficiency(fewest, of_side[place])
-    if found is None or of_side[place] is fewest or side["status"] != "ok":
+    found: Efficiency | None = judge_efficiency(fewest, of_side[index])
+    if found is None or of_side[index] is fewest or side["status"] != "ok":
         return dict.fromkeys(_EFFICIENCY)
     return dict(zip(_EFFICIENCY, (found.share, found.low, found.high), strict=True))
 

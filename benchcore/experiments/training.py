@@ -84,7 +84,7 @@ class TrainingRequest:
 def draft_training(
     request: TrainingRequest,
     state: State,
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     report: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """The plan of one duel whose rounds are epochs, and of the device's ceilings. Raises
@@ -115,7 +115,7 @@ def draft_training(
         ),
         device=request.device,
     )
-    plan = draft_named(profile, f"train-{request.workload}", place)
+    plan = draft_named(profile, f"train-{request.workload}", placement)
     return matrix.train_on(plan, dataset)
 
 

@@ -75,14 +75,14 @@ def _begin_side(request: TuneRequest, framework: str, case: str) -> _Side:
 
 
 def run_search(
-    request: TuneRequest, state: State, measurer: Measurer, place: Placement = USUAL
+    request: TuneRequest, state: State, measurer: Measurer, placement: Placement = USUAL
 ) -> dict[str, Any]:
     """Search both sides in turn, keep the winners, and return what was found. Raises UserError, and
     CampaignIncompleteError if a side does not run with its defaults."""
     _check_request(request)
     case = choose_case(request.workload, request.case_filter)
     sides = [_begin_side(request, framework, case) for framework in COMPARED]
-    rounds = begin_rounds(request, case, state, measurer, place)
+    rounds = begin_rounds(request, case, state, measurer, placement)
     began = time.monotonic()
     for number in range(1, request.candidates + 1):
         spent = time.monotonic() - began > request.budget_s

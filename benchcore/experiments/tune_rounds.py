@@ -63,7 +63,7 @@ class TuneRounds:
     request: TuneRequest
     case: str
     releases: Mapping[str, Release]
-    place: Placement
+    placement: Placement
     campaign: str
     state: State
     measurer: Measurer
@@ -90,7 +90,7 @@ class TuneRounds:
             )
             for arms in pairs
         )
-        drafted = (matches, self.releases, self.place, self.campaign)
+        drafted = (matches, self.releases, self.placement, self.campaign)
         added = _draft(request, *drafted, attempt=attempt)
         self.plan = _add_duels(self.plan, added.duels)
         if self._list_missing():
@@ -154,15 +154,15 @@ def _draft(
     request: TuneRequest,
     matches: tuple[Match, ...],
     releases: Mapping[str, Release],
-    place: Placement,
+    placement: Placement,
     campaign: str,
     *,
     attempt: int = 0,
 ) -> Plan:
     profile = Profile(name=_PROFILE, matches=matches, device=request.device, seed=_SEED + attempt)
     check_profile(profile)
-    plan = make_plan(profile, releases, campaign=campaign, site=load_site(place.site).name)
-    return dataclasses.replace(plan, pool=place.pool)
+    plan = make_plan(profile, releases, campaign=campaign, site=load_site(placement.site).name)
+    return dataclasses.replace(plan, pool=placement.pool)
 
 
 def _add_duels(plan: Plan, duels: Sequence[PlannedDuel]) -> Plan:
@@ -172,16 +172,16 @@ def _add_duels(plan: Plan, duels: Sequence[PlannedDuel]) -> Plan:
 
 
 def begin_rounds(
-    request: TuneRequest, case: str, state: State, measurer: Measurer, place: Placement
+    request: TuneRequest, case: str, state: State, measurer: Measurer, placement: Placement
 ) -> TuneRounds:
     """The rounds, with the plan of an earlier search that the same request began, or a plan that
     only measures the ceilings. Raises UserError."""
     interpreters = find_interpreters()
     releases = {
-        text: resolve(parse_request(text), interpreters, python=place.python)
+        text: resolve(parse_request(text), interpreters, python=placement.python)
         for text in (request.jax, request.torch)
     }
-    campaign = place.campaign or _name_campaign(request, case, releases)
+    campaign = placement.campaign or _name_campaign(request, case, releases)
     precision = load_spec(request.workload).cases[case].precision
     plain = (
         Arm(name="jax-jit", request=request.jax, settings={"compile": "jit"}),
@@ -189,14 +189,14 @@ def begin_rounds(
     )
     own = (request.workload, case)
     ceilings = list_sentinels(request.device, precision, plain, DuelLimits(), besides=own)
-    plan = _draft(request, ceilings, releases, place, campaign)
+    plan = _draft(request, ceilings, releases, placement, campaign)
     if (campaign_folder(state, campaign) / "plan.json").exists():
         plan = _resume(load_campaign(state, campaign), plan)
     return TuneRounds(
         request=request,
         case=case,
         releases=releases,
-        place=place,
+        placement=placement,
         campaign=campaign,
         state=state,
         measurer=measurer,

@@ -71,7 +71,7 @@ def list_steps(request: WaterfallRequest) -> tuple[WaterfallStep, ...]:
 
 
 def draft_waterfall(
-    request: WaterfallRequest, steps: Sequence[WaterfallStep], place: Placement = USUAL
+    request: WaterfallRequest, steps: Sequence[WaterfallStep], placement: Placement = USUAL
 ) -> Plan:
     """One duel of the arms that run, after the device's ceilings. Raises UserError."""
     if not (2 <= request.starts <= 100 and 2 <= request.rounds <= 100):
@@ -99,7 +99,7 @@ def draft_waterfall(
         limits=limits,
         device=request.device,
     )
-    return draft_named(profile, f"waterfall-{request.workload}", place)
+    return draft_named(profile, f"waterfall-{request.workload}", placement)
 
 
 def conclude_waterfall(plan: Plan, steps: Sequence[WaterfallStep], state: State) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class PairSpread:
     starts: float
     compilations: float
 
-    def expect_half_width(self, limits: DuelLimits, num_starts: int) -> float:
+    def estimate_half_width(self, limits: DuelLimits, num_starts: int) -> float:
         """Half of the 95 % interval that so many starts are expected to give, at least two: the
         wider one of two, as in `benchcore.cell.stopping.nested_half_width`."""
         groups = min(num_starts, limits.compilations)
@@ -43,9 +43,9 @@ class EarlierDuels:
     start_s: float
     pairs: tuple[PairSpread, ...]
 
-    def expect_half_width(self, limits: DuelLimits, num_starts: int) -> float:
+    def estimate_half_width(self, limits: DuelLimits, num_starts: int) -> float:
         """Half of the 95 % interval of the widest pair."""
-        return max(each.expect_half_width(limits, num_starts) for each in self.pairs)
+        return max(each.estimate_half_width(limits, num_starts) for each in self.pairs)
 
 
 def share_budgets(plan: Plan, find_earlier: Callable[[PlannedDuel], EarlierDuels | None]) -> Plan:
@@ -89,9 +89,9 @@ def share_seconds(duels: Sequence[tuple[DuelLimits, EarlierDuels]]) -> list[floa
     whole_s = sum(limits.budget_s for limits, _ in duels)
     starts = [limits.starts for limits, _ in duels]
     left_s = sum(max(0.0, limits.budget_s - _expect_s(limits.starts, e)) for limits, e in duels)
-    while (place := _find_next(duels, starts, left_s)) is not None:
-        starts[place] += 1
-        left_s -= duels[place][1].start_s
+    while (index := _find_next(duels, starts, left_s)) is not None:
+        starts[index] += 1
+        left_s -= duels[index][1].start_s
     wanted = [_expect_s(count, each) for count, (_, each) in zip(starts, duels, strict=True)]
     return [each * max(1.0, whole_s / sum(wanted)) for each in wanted]
 
@@ -103,13 +103,13 @@ def _expect_s(num_starts: int, earlier: EarlierDuels) -> float:
 def _find_next(
     duels: Sequence[tuple[DuelLimits, EarlierDuels]], starts: Sequence[int], left_s: float
 ) -> int | None:
-    """The place of the duel that gains most by another start; None = none does, or none fits."""
+    """The index of the duel that gains most by another start; None = none does, or none fits."""
     gains = dict[int, float]()
-    for place, (limits, earlier) in enumerate(duels):
-        count = starts[place]
-        half = earlier.expect_half_width(limits, count)
+    for index, (limits, earlier) in enumerate(duels):
+        count = starts[index]
+        half = earlier.estimate_half_width(limits, count)
         if count < limits.most_starts and half > limits.target and earlier.start_s <= left_s:
-            gained = half - earlier.expect_half_width(limits, count + 1)
-            gains[place] = gained / earlier.start_s
+            gained = half - earlier.estimate_half_width(limits, count + 1)
+            gains[index] = gained / earlier.start_s
     best = max(gains, key=gains.__getitem__, default=None)
     return best if best is not None and gains[best] > 0 else None

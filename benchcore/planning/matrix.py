@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.document import end_case
+from benchcore.cell.document import checkpoint_suffix
 from benchcore.device_names import parse_device
 from benchcore.environments.version_requests import Release, parse_request
 from benchcore.errors import UserError
@@ -76,7 +76,7 @@ class PlannedDuel:
     def title(self) -> str:
         """Its name for people; the track is named unless it is the default one."""
         on = f" on {self.dataset.name!r}" if self.dataset else ""
-        weights = end_case(self.checkpoint) if self.checkpoint else ""
+        weights = checkpoint_suffix(self.checkpoint) if self.checkpoint else ""
         return name_case(self.workload, f"{self.case}{weights}", self.track) + on
 
 

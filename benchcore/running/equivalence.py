@@ -184,7 +184,7 @@ def prove_duels(
         if _is_complete(document, request.device):
             continue
         try:
-            run_proof(request, state, keep=True, ends_at=ends_at)
+            run_proof(request, state, reuse=True, ends_at=ends_at)
         except OutOfTimeError as error:
             failures.append(str(error))
             break
@@ -228,12 +228,12 @@ def run_proof(
     state: State,
     *,
     repeat: bool = False,
-    keep: bool = False,
+    reuse: bool = False,
     follow: Callable[[float | None], None] = lambda share: None,
     ends_at: float | None = None,
 ) -> Path:
     """Run a proof in this allocation; returns its document, which replaces an earlier one. With
-    `keep`, an existing document of this device in which every side ran is returned instead.
+    `reuse`, an existing document of this device in which every side ran is returned instead.
     `follow` gets the completed share of the evidence; None = another process uses the device.
 
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
@@ -242,7 +242,7 @@ def run_proof(
     order, document = _prepare(request, state, repeat=repeat)
     scratch = document.with_suffix("")
     with _hold_proof(document, request.title, ends_at):
-        if keep and _is_complete(document, request.device):
+        if reuse and _is_complete(document, request.device):
             return document
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)

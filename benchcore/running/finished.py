@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 _CODE = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
 
 
-def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> dict[str, Any] | None:
+def load_outcome(state: State, campaign: str, request: Sequence[object]) -> dict[str, Any] | None:
     """What `store_outcome` stored; None if plan, documents, pages, database, code, settings,
     machine or this `request` differ from then."""
     path = _outcome_path(state, campaign)

@@ -72,6 +72,6 @@ def assign_nodes(nodes: Sequence[str], num: int) -> list[tuple[str, ...]]:
     nodes than allocations each gets one node, evenly distributed."""
     num_groups = min(num, len(nodes))
     return [
-        tuple(node for place, node in enumerate(nodes) if place % num_groups != each % num_groups)
+        tuple(node for index, node in enumerate(nodes) if index % num_groups != each % num_groups)
         for each in range(num)
     ]

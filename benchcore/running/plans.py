@@ -69,7 +69,7 @@ def load_campaign(state: State, campaign: str) -> Plan:
     return _load_saved(path)
 
 
-def recall_plan(state: State, campaign: str) -> Plan:
+def load_plan_or_empty(state: State, campaign: str) -> Plan:
     """The plan of a campaign; an empty one where only its documents are left. Raises as
     `load_campaign`."""
     matrix.check_campaign_name(campaign)
@@ -122,7 +122,7 @@ def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
 
 def plan_campaign(
     profile: Profile,
-    place: Placement,
+    placement: Placement,
     state: State,
     *,
     hours: float | None = None,
@@ -134,35 +134,35 @@ def plan_campaign(
     Raises UserError if the saved plan has another profile, site or pool, or was made for other
     hours or another Python. None of pool, hours and Python means the saved plan's.
     """
-    path = campaign_folder(state, place.campaign or name_night(profile.name, night)) / "plan.json"
+    path = campaign_folder(state, placement.campaign or name_night(profile.name, night)) / "plan.json"
     if path.exists():
         plan = _load_saved(path)
-        _check_same_request(plan, profile, place, hours)
+        _check_same_request(plan, profile, placement, hours)
         return plan
-    plan = draft_night(profile, place, state, hours=hours, night=night)
+    plan = draft_night(profile, placement, state, hours=hours, night=night)
     plan = dataclasses.replace(
         plan,
-        pool=place.pool,
+        pool=placement.pool,
         duels=_add_earlier_passes(plan, state),
-        request=NightRequest(hours=hours, python=place.python),
+        request=NightRequest(hours=hours, python=placement.python),
     )
     matrix.save_plan(plan, path)
     return plan
 
 
 def _check_same_request(
-    plan: Plan, profile: Profile, place: Placement, hours: float | None
+    plan: Plan, profile: Profile, placement: Placement, hours: float | None
 ) -> None:
     planned = (plan.profile, plan.site, plan.pool)
-    if planned != (profile.name, load_site(place.site).name, place.pool or plan.pool):
+    if planned != (profile.name, load_site(placement.site).name, placement.pool or plan.pool):
         raise UserError(
             f"campaign {plan.campaign!r} was planned for profile {plan.profile!r} on site "
-            f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {place.site!r} (pool "
-            f"{place.pool!r}); choose another name with --campaign"
+            f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {placement.site!r} (pool "
+            f"{placement.pool!r}); choose another name with --campaign"
         )
     if plan.request is None:  # saved before requests were
         return
-    asked = NightRequest(hours=hours, python=place.python)
+    asked = NightRequest(hours=hours, python=placement.python)
     planned, asked = _list_options(plan.request), _list_options(asked)
     for option, value in asked.items():
         if planned.get(option) != value:
@@ -207,7 +207,7 @@ def today() -> date:
 
 def draft_night(
     profile: Profile,
-    place: Placement,
+    placement: Placement,
     state: State,
     *,
     hours: float | None = None,
@@ -218,14 +218,14 @@ def draft_night(
     best settings, and those for which `hours` are too few."""
     plan = draft_plan(
         profile,
-        site=place.site,
-        campaign=place.campaign or name_night(profile.name, night),
+        site=placement.site,
+        campaign=placement.campaign or name_night(profile.name, night),
         state=state,
-        python=place.python,
+        python=placement.python,
         calibration=number_tonight(profile, night or today()),
     )
     if hours is not None:
-        plan = fit_hours(plan, hours, expect_durations(state, plan.site))
+        plan = fit_hours(plan, hours, estimate_durations(state, plan.site))
     return share_budgets(plan, _find_earlier(state, plan.site))
 
 
@@ -242,7 +242,7 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
     )
 
 
-def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
+def estimate_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
     from benchcore.store.earlier.nights import describe_kind, read_durations
 
@@ -318,16 +318,16 @@ def _tune(
     return found, [*notes, *(f"left out: {each}" for each in missing)]
 
 
-def draft_named(profile: Profile, stem: str, place: Placement, state: State | None = None) -> Plan:
+def draft_named(profile: Profile, stem: str, placement: Placement, state: State | None = None) -> Plan:
     """`draft_plan` for what a user asked for: without a name its campaign is named after `stem` and
     the time."""
-    name = place.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    name = placement.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(
         profile,
-        site=place.site,
+        site=placement.site,
         campaign=name.replace("_", "-"),
         state=state,
-        python=place.python,
+        python=placement.python,
     )
 
 
@@ -344,7 +344,7 @@ class AdhocDuel:
     device: str = "cpu"
 
 
-def draft_duel(request: AdhocDuel, place: Placement) -> Plan:
+def draft_duel(request: AdhocDuel, placement: Placement) -> Plan:
     """The plan of one duel with today's versions. Raises UserError."""
     workload, case = request.workload, request.case
     cases = load_spec(workload).cases
@@ -362,4 +362,4 @@ def draft_duel(request: AdhocDuel, place: Placement) -> Plan:
     match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
     limits = DuelLimits(starts=request.starts, compilations=request.compilations)
     profile = Profile(name="adhoc", matches=(match,), limits=limits, device=request.device)
-    return draft_named(profile, f"run-{workload}", place)
+    return draft_named(profile, f"run-{workload}", placement)

@@ -130,8 +130,8 @@ def cut_shards(
     pool, allocation = find_pool(site, plan.pool)
     usable_s = allocation.minutes * 60 - _START_UP_S - _RESERVE_S
     items = [
-        _make_item(duel, pool, len(missing) - place, durations)
-        for place, duel in enumerate(missing)
+        _make_item(duel, pool, len(missing) - index, durations)
+        for index, duel in enumerate(missing)
     ]
     folder = _folder(state, plan.campaign)
     target_s = 0.0 if plan.separate_nodes else min(site.shard_minutes * 60, usable_s)
@@ -164,7 +164,7 @@ def cut_shards(
 
 
 def _make_item(
-    duel: PlannedDuel, pool: str, place: int, durations: Mapping[DuelKind, float]
+    duel: PlannedDuel, pool: str, precedence: int, durations: Mapping[DuelKind, float]
 ) -> PackingItem:
     """By rank, then in the plan's order."""
     seconds = None if duel.dataset else durations.get(describe_kind(duel))
@@ -172,7 +172,7 @@ def _make_item(
         duel_run=duel.duel_run,
         pool=pool,
         expected_s=duel.expected_s if seconds is None else seconds,
-        value=1e6 * rank_duel(duel) + place,
+        value=1e6 * rank_duel(duel) + precedence,
         guessed=seconds is None,
         devices=count_devices(duel.workload, duel.case),
     )

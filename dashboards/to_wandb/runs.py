@@ -30,7 +30,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from benchcore import variables
-from benchcore.environments.child_lifetime import tie
+from benchcore.environments.child_lifetime import tie_to_thread
 from benchcore.errors import UserError
 from benchcore.protocol import write_json
 from benchcore.state import State
@@ -172,7 +172,7 @@ def _run(state: State, command: Iterable[str | Path], limit_s: float) -> str | N
     process of its own behind, so the whole group is killed after the limit."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            tie([sys.executable, "-P", "-m", *map(str, command)]),
+            tie_to_thread([sys.executable, "-P", "-m", *map(str, command)]),
             cwd=state.root,  # where wandb sync writes its logs, below `wandb`
             env=_environment(_make_home(state)),
             stdin=subprocess.DEVNULL,

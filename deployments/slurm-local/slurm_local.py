@@ -283,18 +283,18 @@ def _start_daemons(cluster: Cluster, shape: Shape) -> None:
     answers = ("munge", "-n", "-S", str(munge / "socket"))
     _launch(cluster, "munged", command, lambda: cluster.query(*answers) is not None)
 
-    data, place = folder / "database", f"--socket={run / 'mariadb.socket'}"
+    data, socket_option = folder / "database", f"--socket={run / 'mariadb.socket'}"
     if not (data / "mysql").exists():
         made = ["mariadb-install-db", "--no-defaults", f"--user={_USER}", f"--datadir={data}"]
         made += ["--auth-root-authentication-method=socket", f"--auth-root-socket-user={_USER}"]
         if cluster.query(*made, "--skip-test-db", "--skip-name-resolve", seconds=120) is None:
             shutil.rmtree(data, ignore_errors=True)
             raise ClusterError(f"`{' '.join(made)}` failed; run it by hand to see why")
-    command = ["mariadbd", "--no-defaults", f"--user={_USER}", f"--datadir={data}", place]
+    command = ["mariadbd", "--no-defaults", f"--user={_USER}", f"--datadir={data}", socket_option]
     command += ["--skip-networking", "--innodb-flush-log-at-trx-commit=0"]
     command += ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"]
     command += [f"--pid-file={run / 'mariadbd.pid'}"]
-    ping = ("mariadb-admin", "--no-defaults", place, "ping")
+    ping = ("mariadb-admin", "--no-defaults", socket_option, "ping")
     _launch(cluster, "mariadbd", command, lambda: cluster.query(*ping) is not None)
 
     clusters = ("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster")

@@ -60,7 +60,7 @@ def compare(
     track: Annotated[str, option("--track", "NAME", _TRACK)] = DEFAULT_TRACK,
     ceilings: options.Ceilings = True,
     device: options.Device = "cpu",
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -89,8 +89,8 @@ def compare(
         checkpoint=sha256,
     )
     opened = open_state(state)
-    drafted = draft_comparison(question, place, opened)
-    outcome = measure_plan(drafted, opened, place.pool)
+    drafted = draft_comparison(question, placement, opened)
+    outcome = measure_plan(drafted, opened, placement.pool)
     found = conclude_comparison(drafted.campaign, opened, outcome["ratios"])
     if as_json:
         summary = {

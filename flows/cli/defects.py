@@ -32,7 +32,7 @@ def defects(
     rounds: options.RoundsFrom2 = 8,
     ceilings: options.Ceilings = True,
     device: options.Device = "cpu",
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -48,9 +48,9 @@ def defects(
         ceilings=ceilings,
         device=device,
     )
-    drafted = draft_study(request, place)
+    drafted = draft_study(request, placement)
     opened = open_state(state)
-    measure_plan(drafted, opened, place.pool)
+    measure_plan(drafted, opened, placement.pool)
     found = conclude_study(drafted, opened, request.switches)
     page = publish_study(opened, drafted.campaign, "defects.html", render_study(found))
     write_json(page.with_suffix(".json"), found)

@@ -11,7 +11,7 @@ import typer
 
 from benchcore.errors import UserError
 from benchcore.planning import matrix
-from benchcore.running.finished import recall_outcome, store_outcome
+from benchcore.running.finished import load_outcome, store_outcome
 from benchcore.running.plans import campaign_folder, progress_log, save_campaign
 from benchcore.running.progress import ProgressReader
 from benchcore.running.verify.preflight import probe_prefect_api
@@ -34,7 +34,7 @@ def run_flow(
     set_prefect_defaults(state)
     set_auth_string(state)
     os.environ["DEADHEAT_STATE"] = str(state.root)
-    if outcome := recall_outcome(state, name, request):
+    if outcome := load_outcome(state, name, request):
         text = f"nothing changed since {name} was published; `deadheat report {name}` repeats that"
         ERR.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
         return outcome

@@ -107,12 +107,12 @@ def verify(
         return
     from benchcore.store.database import check_database  # takes 1 s, spared `workloads`
 
-    chosen, place = load_profile(profile), load_site(site)
+    wanted, chosen = load_profile(profile), load_site(site)
     needs = Needs(
-        compiler="compiler" in chosen.needs,
-        gpu=chosen.device != "cpu",
-        slurm=place.kind == "slurm",
-        prefect_api=place.kind == "slurm",
+        compiler="compiler" in wanted.needs,
+        gpu=wanted.device != "cpu",
+        slurm=chosen.kind == "slurm",
+        prefect_api=chosen.kind == "slurm",
     )
     findings = verify_machine(
         needs, state, check_database=lambda: check_database(State(state.absolute()).database_url)
@@ -124,7 +124,7 @@ def verify(
             {**dataclasses.asdict(finding), "status": finding.status.replace("_", " ")}
             for finding in findings
         ]
-        title = f"For profile {profile} on site {place.name}"
+        title = f"For profile {profile} on site {chosen.name}"
         print_rows(rows, ("name", "status", "detail"), title=title)
         for finding in findings:
             if finding.status != "ok":

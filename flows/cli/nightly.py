@@ -82,7 +82,7 @@ def run(
     wait: options.Wait = 0.0,
     compilations: options.Compilations = _COMPILATIONS,
     device: Annotated[str | None, option("--device", "NAME", _DEVICE)] = None,
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -95,10 +95,10 @@ def run(
     if what.endswith(".json"):
         own = {"case": case, "contender": contender, "device": device}
         own |= {"starts": starts != _STARTS, "compilations": compilations != _COMPILATIONS}
-        own |= {"campaign": place.campaign, "python": place.python}
+        own |= {"campaign": placement.campaign, "python": placement.python}
         _refuse(name for name, value in own.items() if value)
         drafted = matrix.load_plan(Path(what))
-        _refuse(["site"] if place.site not in (USUAL.site, drafted.site) else [])
+        _refuse(["site"] if placement.site not in (USUAL.site, drafted.site) else [])
     else:
         wanted = AdhocDuel(
             workload=what,
@@ -108,8 +108,8 @@ def run(
             compilations=compilations,
             device=device or "cpu",
         )
-        drafted = draft_duel(wanted, place)
-    print_outcome(measure_plan(drafted, opened, place.pool, wait_s=wait), as_json)
+        drafted = draft_duel(wanted, placement)
+    print_outcome(measure_plan(drafted, opened, placement.pool, wait_s=wait), as_json)
 
 
 def _refuse(names: Iterable[str]) -> None:

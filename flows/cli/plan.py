@@ -11,10 +11,10 @@ import typer
 from benchcore.errors import UserError
 from benchcore.names import format_percent
 from benchcore.planning import matrix
-from benchcore.planning.hours import expect_night
+from benchcore.planning.hours import estimate_night_s
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
-from benchcore.running.plans import draft_night, expect_durations, open_existing
+from benchcore.running.plans import draft_night, estimate_durations, open_existing
 from benchcore.state import State
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
@@ -67,12 +67,12 @@ def plan(
         found = list_starts_needed(open_existing(folder), cases, math.log1p(detect))
         _print_starts(found, detect, as_json)
         return
-    place = Placement(site=site, campaign=campaign, python=python)
-    drafted = draft_night(chosen, place, folder, hours=hours)
+    placement = Placement(site=site, campaign=campaign, python=python)
+    drafted = draft_night(chosen, placement, folder, hours=hours)
     if as_json:
         print_json(matrix.plan_document(drafted))
         return
-    expected_s = expect_durations(folder, drafted.site)
+    expected_s = estimate_durations(folder, drafted.site)
     rows = [
         {
             "duel": duel.title,
@@ -85,7 +85,7 @@ def plan(
         for duel in drafted.duels
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
-    expected_h = expect_night(drafted.duels, expected_s) / 3600
+    expected_h = estimate_night_s(drafted.duels, expected_s) / 3600
     on_top = "missing environments and first proofs come on top"
     print_line(f"{len(rows)} duels, about {expected_h:.1f} h; {on_top}")
     print_notes(drafted.notes)

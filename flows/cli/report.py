@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.running.plans import recall_plan
+from benchcore.running.plans import load_plan_or_empty
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.frames.profiles import list_bottlenecks
@@ -76,7 +76,7 @@ def check(
     from data_checks.check import check_campaign  # Great Expectations takes seconds
 
     opened = open_state(state)
-    planned = recall_plan(opened, campaign).duels
+    planned = load_plan_or_empty(opened, campaign).duels
     engine = open_database(opened.database_url)
     report = check_campaign(engine, campaign, opened.data_docs(campaign), planned)
     rows = judge_and_list(engine, campaign)
@@ -104,7 +104,7 @@ def report(
     from dashboards.publish import publish_campaign  # which `ingest` does without
 
     opened = open_state(state)
-    notes = recall_plan(opened, campaign).notes
+    notes = load_plan_or_empty(opened, campaign).notes
     page = publish_campaign(opened, campaign)
     found = _read_report(open_database(opened.database_url), campaign)
     if as_json:

@@ -35,7 +35,7 @@ def seed0(
     use_case: Annotated[int, option("--use-case", "NUMBER", _USE_CASE)],
     scripts: Annotated[Path, option("--scripts", "FOLDER", _FOLDER)] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -44,10 +44,10 @@ def seed0(
     Also writes a script per framework, which measures that framework alone. On a Slurm site the
     scripts are for `sbatch`, and the duel is one job. The device is detected.
     """
-    cell, site = find_cell(benchmark, use_case), load_site(place.site)
-    device = choose_device(site, place.pool)
+    cell, site = find_cell(benchmark, use_case), load_site(placement.site)
+    device = choose_device(site, placement.pool)
     root = str(state.expanduser().absolute())
-    written = write_scripts(cell, site, place.pool, root, scripts)
+    written = write_scripts(cell, site, placement.pool, root, scripts)
     if dry_run:
         if as_json:
             print_json({"scripts": [str(path) for path in written], "device": device})
@@ -56,5 +56,5 @@ def seed0(
         return
     opened = open_state(state)
     profile = seed0_profile([cell], device, controls=())
-    drafted = draft_named(profile, f"seed0-{cell.name}", place, opened)
-    print_outcome(measure_plan(drafted, opened, place.pool), as_json)
+    drafted = draft_named(profile, f"seed0-{cell.name}", placement, opened)
+    print_outcome(measure_plan(drafted, opened, placement.pool), as_json)

@@ -48,10 +48,10 @@ def template(
 
 
 def _draft_job(site: str, pool: str | None, state: Path) -> BatchJob:
-    place = load_site(site)
+    chosen = load_site(site)
     return BatchJob(
         name="deadheat-shard",
-        allocation=find_pool(place, pool)[1],
-        folder=place.state or str(state.expanduser().absolute()),
+        allocation=find_pool(chosen, pool)[1],
+        folder=chosen.state or str(state.expanduser().absolute()),
         command=shard_command(),
     )

@@ -64,7 +64,7 @@ def sweep(
     budget: Annotated[float, option("--budget", "SECONDS", _BUDGET)] = 60.0,
     device: options.Device = "cpu",
     csv_file: Annotated[Path | None, option("--csv", "FILE", _CSV)] = None,
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -98,8 +98,8 @@ def sweep(
             "file with --csv"
         )
     opened = open_state(state)
-    drafted = draft_sweep(request, place, opened)
-    outcome = measure_plan(drafted, opened, place.pool)
+    drafted = draft_sweep(request, placement, opened)
+    outcome = measure_plan(drafted, opened, placement.pool)
     found = conclude_sweep(drafted, request, opened, outcome["ratios"])
     page = publish_study(opened, drafted.campaign, "sweep.html", render_sweep(found))
     if csv_file is not None:

@@ -89,7 +89,7 @@ def train(
     ] = False,
     device: options.Device = "cpu",
     ceilings: options.Ceilings = True,
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -118,8 +118,8 @@ def train(
     if checkpoint is not None:
         sha256 = take_checkpoint(checkpoint, workload, [find_step(request)], opened)
         request = dataclasses.replace(request, checkpoint=sha256)
-    drafted = draft_training(request, opened, place, report_line)
-    outcome = measure_plan(drafted, opened, place.pool)
+    drafted = draft_training(request, opened, placement, report_line)
+    outcome = measure_plan(drafted, opened, placement.pool)
     found = conclude_training(drafted, opened, outcome["ratios"])
     if as_json:
         print_json({key: outcome[key] for key in ("campaign", "dashboard", "failures")} | found)

@@ -33,7 +33,7 @@ def tune(
     budget: Annotated[float, option("--budget", "SECONDS", _BUDGET)] = 3600.0,
     gain: Annotated[float, option("--gain", "RATIO", _GAIN)] = 0.01,
     device: options.Device = "cpu",
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -55,7 +55,7 @@ def tune(
         device=device,
     )
     opened = open_state(state)
-    found = run_search(request, opened, ConsoleMeasurer(opened), place)
+    found = run_search(request, opened, ConsoleMeasurer(opened), placement)
     if as_json:
         print_json(found)
     else:

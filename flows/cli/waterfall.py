@@ -35,7 +35,7 @@ def waterfall(
     compilations: options.Compilations = 3,
     rounds: options.Rounds = 10,
     device: options.Device = "cpu",
-    place: Placement = USUAL,
+    placement: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -51,9 +51,9 @@ def waterfall(
         device=device,
     )
     steps = list_steps(request)
-    drafted = draft_waterfall(request, steps, place)
+    drafted = draft_waterfall(request, steps, placement)
     opened = open_state(state)
-    outcome = measure_plan(drafted, opened, place.pool)
+    outcome = measure_plan(drafted, opened, placement.pool)
     found = conclude_waterfall(drafted, steps, opened)
     page = publish_study(opened, drafted.campaign, "waterfall.html", render_waterfall(found))
     if as_json:

@@ -84,7 +84,7 @@ def deploy(
 def draft_deployments(state: State, site: str, *, profile: str, cron: str, timezone: str) -> Draft:
     """What to apply to a server, which is not contacted. Raises UserError."""
     load_profile(profile)
-    place = load_site(site)
+    chosen = load_site(site)
 
     from flows.server.automations import compute_missing_after, list_automations
     from flows.server.deployments import (
@@ -95,11 +95,11 @@ def draft_deployments(state: State, site: str, *, profile: str, cron: str, timez
     )
 
     options = DeployOptions(
-        site=place, profile=profile, cron=cron, timezone=timezone, root=state.root
+        site=chosen, profile=profile, cron=cron, timezone=timezone, root=state.root
     )
     return {
         "deployments": list_deployments(options),
-        "pool": make_pool(place),
+        "pool": make_pool(chosen),
         "shard_pools": list_shard_pools(options),
         "list_automations": partial(
             list_automations, missing_after=compute_missing_after(cron, timezone)

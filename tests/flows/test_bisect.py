@@ -22,7 +22,7 @@ from benchcore.environments.package_locks import Lock
 from benchcore.environments.version_requests import Release, Request, parse_request
 from benchcore.errors import UserError
 from benchcore.experiments.changes.bisect import BisectRequest, Candidates
-from benchcore.experiments.changes.dependency_moves import Between
+from benchcore.experiments.changes.dependency_moves import EnvironmentPair
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import open_state
 from flows.bisect import bisect
@@ -74,11 +74,11 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
             python_version=built[version].python_version,
         )
 
-    def build(between: Between, moved: frozenset[str], *given: object) -> EnvironmentRecord:
+    def build(pair: EnvironmentPair, moved: frozenset[str], *given: object) -> EnvironmentRecord:
         return built["+".join(sorted(moved)) or "1.1"]
 
     old, new = ({"jax": "1.1", "numpy": version, "flax": version} for version in VERSIONS)
-    between = Between(
+    pair = EnvironmentPair(
         release=resolve(parse_request("jax==1.2")),
         like=Lock(text="", packages={}, build="cpu"),
         old=old,
@@ -95,10 +95,10 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
         "benchcore.experiments.changes.bisect.find_candidates", lambda *given: candidates
     )
     patched.setattr(
-        "benchcore.experiments.changes.dependencies.compare_ends", lambda *given: between
+        "benchcore.experiments.changes.dependencies.compare_ends", lambda *given: pair
     )
     patched.setattr(
-        "benchcore.experiments.changes.dependencies.why_not", lambda between: lambda moved: None
+        "benchcore.experiments.changes.dependencies.make_refusal_check", lambda pair: lambda moved: None
     )
     patched.setattr("benchcore.experiments.changes.dependencies.build", build)
 

@@ -59,7 +59,7 @@ class CrashLadder:
                 event="workaround", contender=name, start=index, workaround=workaround.number
             )
             starts.launcher.workarounds[name] = workaround
-            starts.forget(order)
+            starts.drop_measurements(order)
             for again in range(index + 1):
                 starts.run(again, (order,))
             record["attempts"].append(self._describe_attempt(name, workaround))

@@ -43,7 +43,7 @@ class Trainer:
     report_alive: Callable[[], object]
     """Called every other second, to restart the conductor's time-out."""
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Compile everything with two steps and a validation; then reset to the initial state."""
         for _ in range(2):
             self.training.learn(self._first("train"))

@@ -93,8 +93,8 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     target = name_target(suspicion, old, new)
     return {
         "cause": name_release(new.framework, new.version, old.version),
-        "again": target.again,
-        "search": f"{target.command} --dependencies",
+        "again": target.repeat_command,
+        "search": f"{target.search_command} --dependencies",
         "size": size,
     }
 
@@ -105,7 +105,7 @@ def _measure_again(suspicion: SuspicionRecord, finding: Finding) -> str | None:
     sides = ((suspicion.a_old, suspicion.a_new), (suspicion.b_old, suspicion.b_new))
     moved = [each for each in sides if each[0].version != each[1].version]
     if moved and finding.culprit in ("both", "unknown"):
-        return " && ".join(name_target(suspicion, *each).again for each in moved)
+        return " && ".join(name_target(suspicion, *each).repeat_command for each in moved)
     a, b = (
         (
             f"{new.framework}{write_extras(new.arm)}=={new.version}",

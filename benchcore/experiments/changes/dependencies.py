@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import Version
 
 from benchcore.environments.version_requests import Release, parse_request
-from benchcore.experiments.changes.dependency_moves import Between, build, compare_ends, why_not
+from benchcore.experiments.changes.dependency_moves import EnvironmentPair, build, compare_ends, make_refusal_check
 from benchcore.experiments.changes.pairs import (
     BisectTarget,
     PairRounds,
@@ -55,14 +55,14 @@ def run_dependency_search(
 ) -> dict[str, Any]:
     """Search the packages that differ between the target's ends, which are versions or locks, for
     the one that changed the case. Raises UserError."""
-    between = compare_ends(target.framework, (target.good, target.bad), context)
-    measurer.report(f"the locks differ in {', '.join(between.moves)}")
+    pair = compare_ends(target.framework, (target.good, target.bad), context)
+    measurer.report(f"the locks differ in {', '.join(pair.moves)}")
     built = dict[Moved, EnvironmentRecord]()
 
     def draft(old: Moved, new: Moved, starts: range, fresh: bool) -> Plan:
         for each in (old, new):
             if each not in built:
-                built[each] = build(between, each, state, measurer.report)
+                built[each] = build(pair, each, state, measurer.report)
         records = [built[old], built[new]]
         first = not rounds.campaigns
         plan = draft_pair(target, records, starts, context, fresh=fresh, first=first)
@@ -76,8 +76,8 @@ def run_dependency_search(
         draft,
         lambda old, new: f"{shorten_state(old)} against {shorten_state(new)}",
     )
-    resolver = why_not(between)
-    path = find_path(between.moves, resolver)
+    resolver = make_refusal_check(pair)
+    path = find_path(pair.moves, resolver)
     found = search_dependencies(path, rounds.judge, resolver, looks)
     return {
         "verdict": found.search.verdict,
@@ -86,7 +86,7 @@ def run_dependency_search(
         "reason": found.search.reason,
         "old": target.good,
         "new": target.bad,
-        "moves": _list_moves(between),
+        "moves": _list_moves(pair),
         "differences": _read_other_differences(rounds.campaigns, state),
         "refused": [{"move": move, "reason": reason} for move, reason in path.refused],
         "culprits": [_describe_culprit(each) for each in found.culprits],
@@ -96,10 +96,10 @@ def run_dependency_search(
     }
 
 
-def _list_moves(between: Between) -> list[dict[str, str]]:
+def _list_moves(pair: EnvironmentPair) -> list[dict[str, str]]:
     return [
-        {"package": each, "old": between.old[each], "new": between.new[each]}
-        for each in between.moves
+        {"package": each, "old": pair.old[each], "new": pair.new[each]}
+        for each in pair.moves
     ]
 
 

@@ -42,7 +42,7 @@ _MARKER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between:
+class EnvironmentPair:
     """Two environments of a framework: the packages of both, and how to make locks between them."""
 
     release: Release
@@ -79,7 +79,7 @@ class Between:
         return lock_pinned(release, template, self.like, self.pins(moved))
 
 
-def compare_ends(named: str, ends: tuple[str, str], context: RunContext) -> Between:
+def compare_ends(named: str, ends: tuple[str, str], context: RunContext) -> EnvironmentPair:
     """Read or make the locks of both ends of a framework (`torch`, `torch[opacus]`), each a version
     or the path of a lock. Raises UserError, also if no package differs."""
     framework = parse_request(named).framework
@@ -97,7 +97,7 @@ def compare_ends(named: str, ends: tuple[str, str], context: RunContext) -> Betw
     old, new = (
         lock.packages if own is None else own for own, lock in zip(given, locks, strict=True)
     )
-    found = Between(
+    found = EnvironmentPair(
         release=replace(releases[-1], role="pinned"),
         like=locks[-1],
         old=old,
@@ -139,7 +139,7 @@ def _read_lock(framework: str, end: str) -> dict[str, str]:
     return packages
 
 
-def why_not(between: Between) -> Callable[[Moved], str | None]:
+def make_refusal_check(pair: EnvironmentPair) -> Callable[[Moved], str | None]:
     """Returns a cached function: why the resolver refuses these moves; None = it resolves them.
 
     Raises UserError if the package index doesn't answer: that is not a refusal.
@@ -148,18 +148,18 @@ def why_not(between: Between) -> Callable[[Moved], str | None]:
 
     def check(moved: Moved) -> str | None:
         if moved not in known:
-            known[moved] = _query_resolver(between, moved)
+            known[moved] = _query_resolver(pair, moved)
         return known[moved]
 
     return check
 
 
-def _query_resolver(between: Between, moved: Moved) -> str | None:
+def _query_resolver(pair: EnvironmentPair, moved: Moved) -> str | None:
     try:
-        between.lock(moved)
+        pair.lock(moved)
     except UnresolvableError as error:
         explanation = " ".join(str(error).partition("uv reported: ")[2].split())
-        return _shorten(explanation, between.pins(moved))
+        return _shorten(explanation, pair.pins(moved))
     except EnvironmentBuildError as error:
         raise UserError(
             f"wanted to know whether {name_state(moved)} can be changed, but uv could not resolve "
@@ -181,13 +181,13 @@ def _shorten(explanation: str, pins: Mapping[str, str]) -> str:
 
 
 def build(
-    between: Between, moved: Moved, state: State, report: Callable[[str], None]
+    pair: EnvironmentPair, moved: Moved, state: State, report: Callable[[str], None]
 ) -> EnvironmentRecord:
     """The environment after these moves. Raises EnvironmentBuildError and UserError."""
     return provision_locked(
-        between.release_of(moved),
-        between.lock(moved),
+        pair.release_of(moved),
+        pair.lock(moved),
         state,
-        accelerator=between.accelerator,
+        accelerator=pair.accelerator,
         report=report,
     )

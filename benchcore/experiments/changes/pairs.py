@@ -73,16 +73,16 @@ class BisectTarget:
         return find_tracked(self.metric)
 
     @property
-    def again(self) -> str:
+    def repeat_command(self) -> str:
         """The command that measures both ends again: `compare` judges step times, and `bisect` any
         metric."""
         if self.metric != STEP_TIME:
-            return self.command
+            return self.search_command
         a, b = ((f"{self.framework}=={each}", self.settings) for each in (self.good, self.bad))
         return write_comparison(self.workload, self.case, a, b, self.device, self.site)
 
     @property
-    def command(self) -> str:
+    def search_command(self) -> str:
         """The command that searches it, with the default bound."""
         metric = [] if self.metric == STEP_TIME else ["--metric", self.metric]
         settings = [word for each in self.settings for word in ("--set", each)]

@@ -53,7 +53,7 @@ class StudyRequest:
     device: str = "cpu"
 
 
-def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
+def draft_study(request: StudyRequest, placement: Placement = USUAL) -> Plan:
     """The plan of a study with today's versions: ceilings, and duels of the fair pair and of some
     wrong sides each. Raises UserError."""
     check_device(request.device)
@@ -82,7 +82,7 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
         )
         matches = [*list_sentinels(request.device, case.precision, plain, DuelLimits()), *matches]
     profile = Profile(name="defects", matches=tuple(matches), device=request.device)
-    return draft_named(profile, f"defects-{request.workload}", place)
+    return draft_named(profile, f"defects-{request.workload}", placement)
 
 
 def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> list[tuple[Arm, ...]]:

@@ -30,7 +30,7 @@ from benchcore.experiments.compare import list_differences
 from benchcore.experiments.releases.cause import TimedMeasurer, list_blamed, search_cause
 from benchcore.experiments.releases.duels import (
     ReleaseRequest,
-    draft_again,
+    draft_fresh_starts,
     find_contender,
     find_duels,
     key_of,
@@ -104,7 +104,7 @@ class ReleaseVerdict:
         """The command that finds the package behind the largest change; None = none changed, or it
         was found."""
         found = list_blamed(self.cause)
-        return None if found or not self.largest else f"{self.largest.command} --dependencies"
+        return None if found or not self.largest else f"{self.largest.search_command} --dependencies"
 
 
 def plan_release(
@@ -167,7 +167,7 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
         "differences": found.differences,
         "conditions": [],  # both versions ran in the same duels
         "dashboard": dashboard,
-        "again": found.largest and found.largest.again,
+        "again": found.largest and found.largest.repeat_command,
         "search": found.search,
         "previous": request.old,
         "certificates": [{name: row[name] for name in CERTIFICATE_COLUMNS} for row in found.rows],
@@ -201,11 +201,11 @@ def judge_releases(
     rows = list_certificates(engine, campaigns=[plan.campaign])
     judged = [_Judged(request=each, first=_choose(rows, each)) for each in requests]
     for each, number in _order(plan, judged):
-        again = draft_again(plan, plan.duels[number], each.request, _name_again(plan, each, number))
+        again = draft_fresh_starts(plan, plan.duels[number], each.request, _name_again(plan, each, number))
         if time.monotonic() < over:
             _measure_again(each, plan, again, state, measurer)
         else:
-            _take_measured(each, again, state)
+            _judge_measured(each, again, state)
     return [_conclude(each, plan, state, engine) for each in judged]
 
 
@@ -223,7 +223,7 @@ def _name_again(plan: Plan, judged: _Judged, number: int) -> str:
     return f"{plan.campaign}-{judged.request.new}-again-{number}".replace("+", "-")
 
 
-def _take_measured(judged: _Judged, again: Plan, state: State) -> None:
+def _judge_measured(judged: _Judged, again: Plan, state: State) -> None:
     """Judge what an earlier run measured, though the budget is spent."""
     measured = [is_measured(state, again, duel) for duel in again.duels]
     if any(measured):

@@ -78,8 +78,8 @@ class Dataset:
         return (RowOrder(name="images", dtype="uint8", shape=(side, side, 3)), _LABELS)
 
 
-def store_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dataset:
-    """Store arrays in a folder of `keep`, named by their hash, so that the loader can map them into
+def store_arrays(name: str, splits: Splits, cache: Path, num_classes: int) -> Dataset:
+    """Store arrays in a folder of `cache`, named by their hash, so that the loader can map them into
     memory. Images without channels are listed with three equal ones. Raises UserError if they are
     too large."""
     of_train = splits["train"]
@@ -93,7 +93,7 @@ def store_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dat
     for arrays in splits.values():
         for each in arrays.values():
             sha.update(f"{each.shape}".encode() + np.ascontiguousarray(each).tobytes())
-    folder = keep / f"arrays-{sha.hexdigest()[:32]}"
+    folder = cache / f"arrays-{sha.hexdigest()[:32]}"
     folder.mkdir(parents=True, exist_ok=True)
     listed: dict[str, dict[str, str]] = {}
     for split, arrays in splits.items():

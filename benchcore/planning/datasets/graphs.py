@@ -39,7 +39,7 @@ class Graph:
 
 
 def read_graph(
-    path: Path, keep: Path, wanted: TrainedGraphs, report: Callable[[str], None] = lambda text: None
+    path: Path, cache: Path, wanted: TrainedGraphs, report: Callable[[str], None] = lambda text: None
 ) -> Dataset:
     """Read an .npz with `features`, `edges` and `labels`, or a folder with one `.content` and one
     `.cites` file, or with Planetoid's `ind.*` files. Raises UserError."""
@@ -49,7 +49,7 @@ def read_graph(
         _check(graph)
     sampler = _Sampler(graph, wanted)
     splits = {"train": sampler.stack(graph.train), "val": sampler.stack(graph.val)}
-    return store_arrays(path.resolve().name, splits, keep, int(graph.labels.max()) + 1)
+    return store_arrays(path.resolve().name, splits, cache, int(graph.labels.max()) + 1)
 
 
 def _divide(features: np.ndarray, edges: np.ndarray, labels: np.ndarray) -> Graph:

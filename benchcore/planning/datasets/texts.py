@@ -37,14 +37,14 @@ Text = tuple[str, str]
 
 
 def read_texts(
-    path: Path, keep: Path, wanted: TrainedTexts, report: Callable[[str], None] = lambda text: None
+    path: Path, cache: Path, wanted: TrainedTexts, report: Callable[[str], None] = lambda text: None
 ) -> Dataset:
     """Read `train/CLASS/*.txt` and `val/CLASS/*.txt`, or `CLASS/*.txt` with each sixth text for
     validation. For a language model also `*.txt`, or a file. Raises UserError."""
     report(f"reading the texts of {path.name!r}")
     with refuse_others(path, _WANTED):
         splits, num_classes = _make_arrays(_list_texts(path), wanted)
-    return store_arrays(path.resolve().name, splits, keep, num_classes)
+    return store_arrays(path.resolve().name, splits, cache, num_classes)
 
 
 def _make_arrays(found: Mapping[str, Sequence[Text]], wanted: TrainedTexts) -> tuple[Splits, int]:

@@ -59,10 +59,10 @@ Sentinels = Mapping[tuple[str, int], list[_SentinelRun]]
 
 
 class _Window(NamedTuple):
-    """The sentinels that count for a duel: from number `first` to before `end` of its place, and
-    those of its campaign."""
+    """The sentinels that count for a duel: from number `first` to before `end` of its `setup` (device
+    fingerprint, METHOD), and those of its campaign."""
 
-    place: tuple[str, int]
+    setup: tuple[str, int]
     campaign: str
     first: int
     end: int
@@ -166,10 +166,10 @@ def _find_shape(workload: str, case: str) -> tuple[int, float]:
 
 
 def _find_window(row: Mapping[str, Any], sentinels: Sentinels) -> _Window:
-    place, begun = (row["device_fingerprint"], row["method"]), row["started_at"]
-    runs = sentinels.get(place, [])
+    setup, begun = (row["device_fingerprint"], row["method"]), row["started_at"]
+    runs = sentinels.get(setup, [])
     first = bisect_left(runs, begun - timedelta(days=RECENT_DAYS), key=_begin)
-    return _Window(place, row["campaign"], first, bisect_right(runs, begun, key=_begin))
+    return _Window(setup, row["campaign"], first, bisect_right(runs, begun, key=_begin))
 
 
 def _begin(run: _SentinelRun) -> datetime:
@@ -179,7 +179,7 @@ def _begin(run: _SentinelRun) -> datetime:
 def _list_times(window: _Window, sentinels: Sentinels) -> list[SentinelTime]:
     return [
         each.time
-        for number, each in enumerate(sentinels.get(window.place, ()))
+        for number, each in enumerate(sentinels.get(window.setup, ()))
         if window.first <= number < window.end or each.campaign == window.campaign
     ]
 

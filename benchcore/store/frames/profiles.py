@@ -88,8 +88,8 @@ def profile_frame(
     ran = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     profiles = read_profiles(engine, campaign) if profiles is None else profiles
     of_each = [profiles.get(each, []) for each in list_values(ran, "duel_run", "name")]
-    places = [place for place, found in enumerate(of_each) for _ in found]
-    frame = ran.iloc[places].reset_index(drop=True)
+    positions = [position for position, found in enumerate(of_each) for _ in found]
+    frame = ran.iloc[positions].reset_index(drop=True)
     graphs, kinds = frame.pop("graphs"), frame.pop("kind")
     times = [step_ns for found in of_each for step_ns, _ in found]
     read = [profile for found in of_each for _, profile in found]

@@ -35,12 +35,12 @@ def find_ahead(nights: Sequence[DatedNight], now: datetime | None = None) -> dic
     now = now or datetime.now(UTC)
     found, rest, group = dict[int, int](), list[DatedNight](), list[int]()
     for row, night in enumerate(nights):
-        place = _find_place(rest, night, [*found.values()], now) if rest else None
-        if place is None:
+        position = _find_position(rest, night, [*found.values()], now) if rest else None
+        if position is None:
             rest.append(night)
             group.clear()
             continue
-        found[row] = place
+        found[row] = position
         group.append(row)
         if len(group) > MOST_AHEAD:  # these are the ones of a right clock
             rest += [nights[each] for each in group]
@@ -50,20 +50,20 @@ def find_ahead(nights: Sequence[DatedNight], now: datetime | None = None) -> dic
     return found
 
 
-def _find_place(
+def _find_position(
     rest: Sequence[DatedNight], night: DatedNight, taken: Sequence[int], now: datetime
 ) -> int | None:
     """How many of the rest, which are dated before this night, came before it; None = it isn't
     ahead, as far as is known."""
     is_far = night.at - rest[-1].at > _AHEAD
-    place, last = len(rest) - _count_later(rest, night), rest[-IN_ORDER:]
-    if place == len(rest) or len(last) < IN_ORDER or not _came_in_order(last):
+    position, last = len(rest) - _count_later(rest, night), rest[-IN_ORDER:]
+    if position == len(rest) or len(last) < IN_ORDER or not _came_in_order(last):
         return len(rest) if is_far and night.at > now + _AHEAD else None
-    if place == 0:
-        return place if is_far else None
-    days = (rest[place].at.date() - rest[place - 1].at.date()).days
-    is_late = len(rest) - place > (0 if is_far else 1)
-    return place if is_late and days > 1 + taken.count(place) else None
+    if position == 0:
+        return position if is_far else None
+    days = (rest[position].at.date() - rest[position - 1].at.date()).days
+    is_late = len(rest) - position > (0 if is_far else 1)
+    return position if is_late and days > 1 + taken.count(position) else None
 
 
 def date_nights(nights: Sequence[DatedNight]) -> list[datetime]:
@@ -75,10 +75,10 @@ def date_nights(nights: Sequence[DatedNight]) -> list[datetime]:
     groups = defaultdict[int, list[int]](list)
     for row in sorted(ahead, key=lambda each: nights[each].ingested or nights[each].at):
         groups[ahead[row]].append(row)
-    for place, rows in groups.items():
+    for position, rows in groups.items():
         parts = len(rows) + 1
-        before = rest[place - 1] if place else rest[0] - parts * _DAY
-        after = rest[place] if place < len(rest) else before + parts * _DAY
+        before = rest[position - 1] if position else rest[0] - parts * _DAY
+        after = rest[position] if position < len(rest) else before + parts * _DAY
         for nth, row in enumerate(rows, start=1):
             dates[row] = before + nth * (after - before) / parts
     return dates

@@ -337,8 +337,8 @@ def read_suspicion(
         own = after.bridged - before.bridged if row.trigger == "bridge" else 0.0
         moves = list(list_framework_moves(session, row, series))
         levels = measure_levels(series, suspected, moves=moves)
-        levels = levels.under(series.nights[-1].bridged, own)
-        levels = levels.less(before.offset)
+        levels = levels.without_bridges(series.nights[-1].bridged, own)
+        levels = levels.without_offset(before.offset)
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
         if row.trigger == "bridge" and is_held(before, after):  # what the machine did to these

@@ -17,7 +17,7 @@ import jsonschema_rs
 import orjson
 from packaging.version import InvalidVersion, Version
 
-from benchcore.cell.document import end_case, spec_case
+from benchcore.cell.document import checkpoint_suffix, spec_case
 
 _MAX_PROBLEMS = 10
 MOST_BYTES = 64 * 2**20
@@ -252,7 +252,7 @@ def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
 def _wrong_case(duel: Mapping[str, Any]) -> Iterator[str]:
     """A case's name identifies its series, so it must name the checkpoint."""
     checkpoint = duel.get("checkpoint")
-    end = end_case(checkpoint) if checkpoint else ""
+    end = checkpoint_suffix(checkpoint) if checkpoint else ""
     if duel["case"] != spec_case(duel["case"]) + end:
         wanted = f"a name that ends with {end!r}" if end else "no checkpoint's name"
         yield f"$.duel.case: wanted {wanted}, as in $.duel.checkpoint, got {duel['case']!r}"

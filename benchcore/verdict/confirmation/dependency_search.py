@@ -119,8 +119,8 @@ def _bisect(
     def judge_named(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
         return judge_pair(named[old], named[new], num_starts, fresh)
 
-    places = {name: place for place, name in enumerate(named)}
-    return bisect(tuple(named), judge_named, looks), places
+    positions = {name: position for position, name in enumerate(named)}
+    return bisect(tuple(named), judge_named, looks), positions
 
 
 def name_state(moved: Moved) -> str:

@@ -52,7 +52,7 @@ def find_crossing(points: Sequence[Point]) -> Crossing:
     """
     ordered = sorted(points, key=lambda each: each.value)
     shown: list[tuple[int, Side]] = [
-        (place, each.leader) for place, each in enumerate(ordered) if each.leader
+        (index, each.leader) for index, each in enumerate(ordered) if each.leader
     ]
     turns = [(one, two) for one, two in pairwise(shown) if one[1] != two[1]]
     if not shown:

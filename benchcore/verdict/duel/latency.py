@@ -59,7 +59,7 @@ def host_boundness(latency_ns: float | None, step_ns: float | None) -> float | N
 
 def _percentile(ordered: Sequence[int], percent: int) -> float:
     """Linear between the two nearest samples, as numpy does by default."""
-    place = (len(ordered) - 1) * percent / 100
-    low = math.floor(place)
+    position = (len(ordered) - 1) * percent / 100
+    low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

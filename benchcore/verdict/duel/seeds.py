@@ -163,7 +163,7 @@ def judge_accuracies(pairs: Sequence[Pair], num_val: int, margin: float = MARGIN
     a, b = np.array([[side.accuracy for side in pair] for pair in pairs]).T
     mean, low, high = _interval(a - b, least_spread=1 / (num_val * math.sqrt(6)))
     distance = float(np.abs(np.sort(a) - np.sort(b)).mean())
-    p = exchange_sides(a, b)
+    p = permutation_p_value(a, b)
     verdict, reason = _decide(low, high, distance, p, margin)
     return AccuracyTest(
         verdict=verdict,
@@ -194,7 +194,7 @@ def _decide(
     return "not shown", f"95 % interval is not within ±{points}, and includes equality"
 
 
-def exchange_sides(a: np.ndarray, b: np.ndarray) -> float:
+def permutation_p_value(a: np.ndarray, b: np.ndarray) -> float:
     """The p-value of one distribution for paired samples: the share of all exchanges of some pairs'
     sides that give an energy distance at least as large. Exact up to 12 pairs."""
     if len(a) <= _MOST_EXACT:  # exchanging all pairs changes nothing, so the first one stays

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcore.verdict.history.change_points import Whitened, place_again, thresholds
+from benchcore.verdict.history.change_points import Whitened, relocate_and_prune, thresholds
 
 _LAGS = 6
 _LAG_BIAS = 2.0
@@ -17,7 +17,7 @@ _NEAR = 10
 """Nights on either side of a change point whose noise counts for it."""
 
 
-def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) -> list[int]:
+def drop_uncertain(series: Whitened, change_points: Sequence[int], degree: int) -> list[int]:
     """Remove change points whose gain is below the threshold under a robust variance, the weakest
     first.
 
@@ -29,7 +29,7 @@ def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) ->
     kept = list(change_points)
     while kept:
         fitted = series.fit(kept, degree=degree)
-        level = series.less(fitted.curve) if degree else series
+        level = series.subtract(fitted.curve) if degree else series
         at, ends = np.array(kept), np.array([0, *kept, series.num_nights])
         gains = level.fit_jumps(ends[:-2], ends[2:], at).gain
         surplus = gains / _inflate(series, kept, degree) - thresholds(at, series.num_nights)
@@ -37,7 +37,7 @@ def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) ->
         if surplus[weakest] > 0:
             break
         del kept[weakest]
-        kept = place_again(level, kept)
+        kept = relocate_and_prune(level, kept)
     return kept
 
 

@@ -79,12 +79,12 @@ class Whitened:
         before = np.concatenate([[0.0], column[:-1]])
         return (column - self._predicted * before) / self._innovation
 
-    def unlikelihood(self, levels: np.ndarray) -> float:
+    def deviance(self, levels: np.ndarray) -> float:
         """Minus twice the log likelihood of the series given its levels, without a constant."""
         left = self.whiten(self.logs - levels)
         return float(left @ left + 2 * np.log(self._innovation).sum())
 
-    def less(self, curve: np.ndarray) -> Whitened:
+    def subtract(self, curve: np.ndarray) -> Whitened:
         """The same series minus a curve."""
         return Whitened(self.logs - curve, self._nights, self.noise, self._rho)
 
@@ -187,11 +187,11 @@ def thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
 def find_change_points(series: Whitened) -> list[int]:
     """The nights at which levels begin; each reduces the squares by more than the penalty."""
     change_points = prune(series, _propose(series))
-    change_points = place_again(series, change_points)
+    change_points = relocate_and_prune(series, change_points)
     while change_points and _rests_on_last_night(
         series, [0, *change_points][-2], change_points[-1]
     ):
-        change_points = place_again(series, change_points[:-1])
+        change_points = relocate_and_prune(series, change_points[:-1])
     return change_points
 
 
@@ -266,9 +266,9 @@ def prune(series: Whitened, change_points: Sequence[int]) -> list[int]:
     return at.tolist()
 
 
-def place_again(series: Whitened, change_points: Sequence[int]) -> list[int]:
+def relocate_and_prune(series: Whitened, change_points: Sequence[int]) -> list[int]:
     """Move each change point to its best place, and remove those that aren't significant there."""
-    return prune(series, _place_best(series, change_points))
+    return prune(series, _relocate(series, change_points))
 
 
 def _rests_on_last_night(series: Whitened, start: int, at: int) -> bool:
@@ -280,7 +280,7 @@ def _rests_on_last_night(series: Whitened, start: int, at: int) -> bool:
     return bool(without.gain[0] < _WITHOUT_LAST * penalty(series.num_nights))
 
 
-def _place_best(series: Whitened, change_points: Sequence[int]) -> list[int]:
+def _relocate(series: Whitened, change_points: Sequence[int]) -> list[int]:
     """Move each change point to the best place between its neighbours."""
     placed = list(change_points)
     for _ in range(2):
@@ -292,7 +292,7 @@ def _place_best(series: Whitened, change_points: Sequence[int]) -> list[int]:
     return placed
 
 
-def keep_real_change_points(
+def drop_spurious(
     series: Whitened, change_points: Sequence[int], smallest: float
 ) -> list[int]:
     """Remove change points of less than `smallest` in logs, and those that a straight line between
@@ -312,7 +312,7 @@ def keep_real_change_points(
         one_by_one = len(unreal) <= _MOST_UNREAL
         gone = unreal[np.argmin(fitted.gain[unreal])] if one_by_one else unreal
         left = np.delete(at, gone).tolist()
-        at = np.array(place_again(series, left), int)
+        at = np.array(relocate_and_prune(series, left), int)
     return at.tolist()
 
 

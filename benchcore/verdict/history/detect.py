@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchcore.verdict.history.certainty import keep_certain
+from benchcore.verdict.history.certainty import drop_uncertain
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_change_points,
     join_jumps,
-    keep_real_change_points,
+    drop_spurious,
     penalty,
 )
 from benchcore.verdict.history.modes import Modes, find_modes
-from benchcore.verdict.history.noise import CleanNights, clean, guess_noise, learn_noise
+from benchcore.verdict.history.noise import CleanNights, clean, estimate_noise, refine_noise
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import (
     EDGE_DEVIATIONS,
@@ -119,12 +119,12 @@ def detect_shifts(
     if degree:
         series = _relearn(kept, series, change_points, degree)
         change_points, degree = _choose(series, smallest)
-    change_points = keep_certain(series, change_points, degree)
+    change_points = drop_uncertain(series, change_points, degree)
     steps = dict[int, tuple[tuple[int, float], ...]]()
     if len(change_points) > 1:
         level = series
         if degree:
-            level = series.less(series.fit(change_points, degree=degree).curve)
+            level = series.subtract(series.fit(change_points, degree=degree).curve)
         joined = join_jumps(level, change_points)
         steps = _list_steps(level, change_points, joined, rows[kept.rows])
         change_points = joined
@@ -136,7 +136,7 @@ def detect_shifts(
         drift = _exp(float(curve[-1] - curve[0]))
     off = _find_edge(series, change_points, degree, logs - centre, smallest)
     edges = () if off is None else (Edge(index=int(rows[-1]), ratio=_exp(off), reason=_FAR_OFF),)
-    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[change_points], degree))
+    modes = find_modes(_subtract_levels(logs, numbers[rows], kept.rows[change_points], degree))
     return Detection(shifts=shifts, edges=edges, drift=drift, modes=modes)
 
 
@@ -145,7 +145,7 @@ def _exp(log: float) -> float:
     return math.exp(min(log, 700.0))
 
 
-def _take_levels_out(
+def _subtract_levels(
     logs: np.ndarray, numbers: np.ndarray, change_points: np.ndarray, degree: int
 ) -> np.ndarray:
     """The residual of every night, outliers included, without shifts and drift."""
@@ -164,7 +164,7 @@ def _count_nights(numbers: np.ndarray) -> np.ndarray:
 def _whiten(nights: CleanNights) -> Whitened:
     """The series under its own noise: with the correlation of its neighbours or, if shifts among
     few nights may cause that correlation, without; whichever explains more."""
-    deviation, rho = guess_noise(nights)
+    deviation, rho = estimate_noise(nights)
     fits = [_fit_levels(nights, deviation, rho)]
     if rho > _DOUBTED:
         fits.append(_fit_levels(nights, deviation * math.sqrt(1 - rho), 0.0))
@@ -179,9 +179,9 @@ def _fit_levels(nights: CleanNights, deviation: float, rho: float) -> tuple[floa
         series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
         change_points = find_change_points(series)
         levels, num_levels = _levels(nights.logs, change_points), len(change_points) + 1
-        deviation, rho = learn_noise(nights, levels, num_levels)
+        deviation, rho = refine_noise(nights, levels, num_levels)
     series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
-    return series.unlikelihood(levels) + penalty(len(levels)) * num_levels, series
+    return series.deviance(levels) + penalty(len(levels)) * num_levels, series
 
 
 def _relearn(
@@ -190,7 +190,7 @@ def _relearn(
     """The same series, without its drift in the noise."""
     curve = series.fit(change_points, degree=degree).curve
     levels = curve + _levels(nights.logs - curve, change_points)
-    deviation, rho = learn_noise(nights, levels, len(change_points) + 1 + degree)
+    deviation, rho = refine_noise(nights, levels, len(change_points) + 1 + degree)
     return Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
 
 
@@ -205,13 +205,13 @@ def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
     more at a lower cost."""
     change_points = find_change_points(series)
     if not change_points or not series.can_fit(change_points):
-        return keep_real_change_points(series, change_points, smallest), 0
+        return drop_spurious(series, change_points, smallest), 0
     cost = penalty(series.num_nights)
     squares = series.fit(change_points, degree=0).squares
     bent = series.fit(change_points, degree=1 + _MOST_BENDS)
     is_firm = bool((bent.sizes**2 / bent.variances).min() > cost)
     if is_firm and squares - bent.squares < _LINE_COSTS * cost:
-        return keep_real_change_points(series, change_points, smallest), 0
+        return drop_spurious(series, change_points, smallest), 0
     found: list[tuple[float, int, list[int]]] = []
     for bends in range(_MOST_BENDS + 1):
         degree, curve_cost = 1 + bends, cost * _LINE_COSTS + _BEND_COSTS * bends
@@ -220,14 +220,14 @@ def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
             continue  # a simpler curve leaves no change points, and this one costs more
         curve = alone.curve
         for _ in range(2):
-            beside = find_change_points(series.less(curve))
+            beside = find_change_points(series.subtract(curve))
             fitted = series.fit(beside, degree=degree)
             found.append((fitted.squares + cost * len(beside) + curve_cost, degree, beside))
             curve = fitted.curve
     cheapest, degree, beside = min(found)
     if cheapest < squares + cost * len(change_points):
         return _keep_beside_curve(series, beside, degree, smallest), degree
-    return keep_real_change_points(series, change_points, smallest), 0
+    return drop_spurious(series, change_points, smallest), 0
 
 
 def _keep_beside_curve(
@@ -240,7 +240,7 @@ def _keep_beside_curve(
         gains[np.abs(fitted.sizes) < smallest] = 0.0
         weakest = int(np.argmin(gains))
         if gains[weakest] > penalty(series.num_nights):
-            return keep_real_change_points(series.less(fitted.curve), left, smallest)
+            return drop_spurious(series.subtract(fitted.curve), left, smallest)
         del left[weakest]
     return left
 
@@ -262,14 +262,14 @@ def _describe(
     halves = wide * np.sqrt(variances)
     return tuple(
         Shift(
-            index=int(rows[place]),
+            index=int(rows[point]),
             before=_exp(centre + level),
             after=_exp(centre + level + size),
             ratio=_exp(size),
             low=_exp(size - half),
             high=_exp(size + half),
         )
-        for place, level, size, half in zip(at, levels, sizes, halves, strict=True)
+        for point, level, size, half in zip(at, levels, sizes, halves, strict=True)
     )
 
 
@@ -280,13 +280,13 @@ def _list_steps(
     place of, if several."""
     ends = np.array([0, *change_points, series.num_nights])
     sizes = series.fit_jumps(ends[:-2], ends[2:], ends[1:-1]).size.tolist()
-    places = [0, *joined, series.num_nights]
+    bounds = [0, *joined, series.num_nights]
     found = dict[int, tuple[tuple[int, float], ...]]()
-    for before, at, after in zip(places, joined, places[2:], strict=False):
+    for before, at, after in zip(bounds, joined, bounds[2:], strict=False):
         own = [
-            (int(rows[place]), size)
-            for place, size in zip(change_points, sizes, strict=True)
-            if before < place < after and place not in set(joined) - {at}
+            (int(rows[point]), size)
+            for point, size in zip(change_points, sizes, strict=True)
+            if before < point < after and point not in set(joined) - {at}
         ]
         if len(own) > 1 and len({size > 0 for _, size in own}) == 1:
             found[int(rows[at])] = tuple((row, _exp(size)) for row, size in own)
@@ -298,7 +298,7 @@ def _find_edge(
 ) -> float | None:
     """The log ratio of the last night to its level, if it is far, by `smallest` at least."""
     since = change_points[-1] if change_points else 0
-    level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
+    level = series.subtract(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
     middle = float(np.median(recent))
     expected = middle + float(series.logs[-1] - level.logs[-1])

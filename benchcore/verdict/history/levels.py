@@ -74,7 +74,7 @@ class HistoryLevels:
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
 
-    def less(self, offset: float) -> HistoryLevels:
+    def without_offset(self, offset: float) -> HistoryLevels:
         """The same levels without what linked controls added to them."""
         return replace(
             self,
@@ -83,7 +83,7 @@ class HistoryLevels:
             since=tuple(each - offset for each in self.since),
         )
 
-    def under(self, bridged: float, own: float) -> HistoryLevels:
+    def without_bridges(self, bridged: float, own: float) -> HistoryLevels:
         """The same levels with the effect of conditions put back: bridges had subtracted `bridged`
         in all, `own` of it between the level before and the one after."""
         return replace(
@@ -141,7 +141,7 @@ def measure_levels(
         earlier = logs[: before + 1]
     if nights.trigger == "bridge":  # it is taken from the nights since
         own = series.nights[after].bridged - series.nights[before].bridged
-        earlier = earlier + _take_bridges_out(series, before)[:since]
+        earlier = earlier + _undo_bridges(series, before)[:since]
     earlier = earlier + _list_moves(series, before, moves)[: len(earlier)]
     stages = {row for shift in found.shifts for row, _ in shift.steps}
     levels = np.split(logs, sorted({*shifts, *stages}))
@@ -202,7 +202,7 @@ def _list_held(before: Night, nights: Sequence[Night]) -> np.ndarray:
     )
 
 
-def _take_bridges_out(series: Series, before: int) -> np.ndarray:
+def _undo_bridges(series: Series, before: int) -> np.ndarray:
     """What bridges took from each night more than from row `before`: a driver that comes back
     returns to its level. Not of other METHODs, whose levels no machine has."""
     bridged, method = series.nights[before].bridged, _find_method(series, before)

@@ -67,8 +67,8 @@ def clean(logs: np.ndarray, numbers: np.ndarray, floor: float = LEAST_NOISE) -> 
 def _running_median(values: np.ndarray, half: int) -> np.ndarray:
     """Medians over up to `half` nights before and after, fewer at the ends."""
     middle = np.median(np.lib.stride_tricks.sliding_window_view(values, 2 * half + 1), axis=1)
-    first = [np.median(values[: place + half + 1]) for place in range(half)]
-    last = [np.median(values[place - half :]) for place in range(len(values) - half, len(values))]
+    first = [np.median(values[: index + half + 1]) for index in range(half)]
+    last = [np.median(values[index - half :]) for index in range(len(values) - half, len(values))]
     return np.concatenate([first, middle, last])
 
 
@@ -97,7 +97,7 @@ def _relative_noise(logs: np.ndarray) -> np.ndarray:
     return np.exp(np.append(level, level[-1]) - sizes.mean())
 
 
-def guess_noise(nights: CleanNights) -> tuple[float, float]:
+def estimate_noise(nights: CleanNights) -> tuple[float, float]:
     """Standard deviation and correlation of neighbours, before any level is known.
 
     Both use differences; a change point spoils one or two of them: squared differences over two
@@ -122,7 +122,7 @@ def _clipped_square(values: np.ndarray) -> float:
     return float(np.mean(np.clip(values, -far, far) ** 2))
 
 
-def learn_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tuple[float, float]:
+def refine_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tuple[float, float]:
     """The same two with known levels, corrected for the small correlation that few nights show."""
     residuals = (nights.logs - levels) / nights.scale
     count = len(residuals)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchcore.protocol import name_part
 from benchcore.store.reports.export import RATIO_COLUMNS, SPEEDUPS
-from dashboards.export import defuse, replace_file
+from dashboards.export import escape_formula, replace_file
 from dashboards.formatting import is_missing
 from dashboards.frames import does_count
 from dashboards.website import blocks
@@ -90,7 +90,7 @@ def _list_rows(campaign: Campaign) -> Iterator[Sequence[Any]]:
 
 
 def _as_text(row: Mapping[str, Any]) -> list[Any]:
-    return ["" if is_missing(row[name]) else defuse(row[name]) for name in RATIO_COLUMNS]
+    return ["" if is_missing(row[name]) else escape_formula(row[name]) for name in RATIO_COLUMNS]
 
 
 def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:

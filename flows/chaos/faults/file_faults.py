@@ -72,13 +72,13 @@ def _remove_folder(pattern: str) -> Callable[[Trial], None]:
     return inject
 
 
-def _scribble(trial: Trial) -> None:
+def _damage_logs(trial: Trial) -> None:
     """A crash of a node leaves zeros and half lines in a log."""
     with (trial.state.campaigns / CAMPAIGN / "progress.jsonl").open("ab") as log:
         log.write(b"\0" * 100 + b'\n{"event": "ro')
 
 
-def _ruin_plan(trial: Trial) -> None:
+def _damage_plan(trial: Trial) -> None:
     """The fix that the command names is to plan again; the plan was made for all trials."""
     plan = trial.state.campaigns / CAMPAIGN / "plan.json"
     whole = plan.read_bytes()
@@ -86,7 +86,7 @@ def _ruin_plan(trial: Trial) -> None:
     _cut(plan, trial)
 
 
-def _ruin_database(trial: Trial) -> None:
+def _damage_database(trial: Trial) -> None:
     """The fix that the command names is to move the file away; ingest then starts over."""
     path = trial.state.root / "deadheat.db"
     trial.until_rerun.callback(lambda: _move_away(path))
@@ -134,8 +134,8 @@ FILE_FAULTS = (
         name="campaign: environment's file cut",
         prepare=_on_file(f"campaigns/{CAMPAIGN}/environments/*.json", _cut),
     ),
-    Fault(name="campaign: plan cut", prepare=_ruin_plan, layers=("measuring",)),
-    Fault(name="campaign: log damaged", inject=_scribble),
+    Fault(name="campaign: plan cut", prepare=_damage_plan, layers=("measuring",)),
+    Fault(name="campaign: log damaged", inject=_damage_logs),
     Fault(
         name="duel: scratch removed in the middle",
         inject=_remove_folder(f"campaigns/{CAMPAIGN}/duels/*.*"),
@@ -144,14 +144,14 @@ FILE_FAULTS = (
     Fault(name="document: emptied", inject=_on_document(_empty)),
     Fault(name="document: deleted", inject=_on_document(_delete)),
     Fault(name="spool: parts of killed attempts", prepare=_leave_parts),
-    Fault(name="database: pages overwritten", prepare=_ruin_database),
-    Fault(name="database: cut", prepare=lambda trial: _ruin_by_cutting(trial)),
+    Fault(name="database: pages overwritten", prepare=_damage_database),
+    Fault(name="database: cut", prepare=lambda trial: _damage_by_cutting(trial)),
     Fault(name="database: deleted in the middle", inject=_on_file("deadheat.db", _delete)),
     Fault(name="database: locked for a while", inject=_hold_database),
 )
 
 
-def _ruin_by_cutting(trial: Trial) -> None:
+def _damage_by_cutting(trial: Trial) -> None:
     path = trial.state.root / "deadheat.db"
     trial.until_rerun.callback(lambda: _move_away(path))
     _cut(path, trial)

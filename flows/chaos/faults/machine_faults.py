@@ -144,7 +144,7 @@ def _remove_group(group: Path) -> None:
     group.rmdir()
 
 
-def _starve(word: str) -> Callable[[Trial], None]:
+def _exhaust_memory(word: str) -> Callable[[Trial], None]:
     """The kernel kills a process at its next page of memory."""
 
     def inject(trial: Trial) -> None:
@@ -183,7 +183,7 @@ def _block_locks(trial: Trial) -> None:
     trial.until_rerun.callback(locks.unlink)
 
 
-def _burn(trial: Trial) -> None:
+def _occupy_cores(trial: Trial) -> None:
     """Every core is busy with something else."""
     burn = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
@@ -226,7 +226,7 @@ MACHINE_FAULTS = (
     Fault(name="disk: renames take a second", prepare=_slow_renames),
     Fault(name="clock: jumps", prepare=_jump_clock),
     *(
-        Fault(name=f"control group: {word} out of memory", prepare=_use_group, inject=_starve(word))
+        Fault(name=f"control group: {word} out of memory", prepare=_use_group, inject=_exhaust_memory(word))
         for word in ("contender", "conductor", "night")
     ),
     Fault(name="limit: 40 open files", prepare=_limit("--nofile=40")),
@@ -235,7 +235,7 @@ MACHINE_FAULTS = (
     Fault(name="same command twice at once", inject=_measure_at_once),
     Fault(name="device: used by another program", prepare=_hold_device),
     Fault(name="device: locks can't be made", prepare=_block_locks),
-    Fault(name="machine: all cores busy", inject=_burn),
+    Fault(name="machine: all cores busy", inject=_occupy_cores),
     Fault(name="current folder removed", prepare=_lose_folder, inject=_remove_cwd),
     Fault(name="stderr: full", prepare=_close_stderr),
     Fault(name="home: missing", prepare=_no_home),

@@ -23,7 +23,7 @@ def _signal_group(number: signal.Signals) -> Callable[[Trial], None]:
     return lambda trial: os.killpg(trial.night.pid, number)
 
 
-def _storm(trial: Trial) -> None:
+def _continue_repeatedly(trial: Trial) -> None:
     """Continue every contender over and over, as Slurm's gang scheduling or a user's shell may."""
     end = time.monotonic() + _STORM_S
     while time.monotonic() < end and trial.night.poll() is None:
@@ -66,7 +66,7 @@ PROCESS_FAULTS = (
     Fault(name="contender: SIGTERM", inject=signal_processes("contender", number=signal.SIGTERM)),
     Fault(name="contender: SIGSEGV", inject=signal_processes("contender", number=signal.SIGSEGV)),
     Fault(name="contender: SIGSTOP", inject=signal_processes("contender", number=signal.SIGSTOP)),
-    Fault(name="contender: SIGCONT storm", inject=_storm),
+    Fault(name="contender: SIGCONT storm", inject=_continue_repeatedly),
     Fault(name="conductor: SIGKILL", inject=signal_processes("conductor", number=signal.SIGKILL)),
     Fault(name="conductor: SIGTERM", inject=signal_processes("conductor", number=signal.SIGTERM)),
     Fault(

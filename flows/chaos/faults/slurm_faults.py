@@ -164,7 +164,7 @@ def _plan_many(trial: Trial) -> None:
         save_plan(plan, path)
 
 
-def _strike_some(trial: Trial) -> None:
+def _hit_some_jobs(trial: Trial) -> None:
     """One after the other, jobs are killed, preempted, lost with their node, cut off and cancelled,
     in a random order. A shard may be struck again."""
     strikes = [
@@ -210,5 +210,5 @@ SLURM_FAULTS = (
     _fault("campaign: SIGINT", _signal_night(signal.SIGINT)),
     _fault("campaign: SIGTERM", _signal_night(signal.SIGTERM)),
     _fault("server refuses for a while", fail("refused"), use_proxy),
-    _fault("50 shards, some killed, preempted or lost", _strike_some, _plan_many, slow=True),
+    _fault("50 shards, some killed, preempted or lost", _hit_some_jobs, _plan_many, slow=True),
 )

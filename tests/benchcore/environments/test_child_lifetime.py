@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.environments.child_lifetime import tie
+from benchcore.environments.child_lifetime import tie_to_thread
 
 _STARTER = """
 import subprocess, sys
-from benchcore.environments.child_lifetime import tie
-subprocess.run(tie([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
+from benchcore.environments.child_lifetime import tie_to_thread
+subprocess.run(tie_to_thread([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
 _WORK = """
 import os, sys, time
@@ -50,5 +50,5 @@ def _runs(process: Path) -> bool:
 
 def test_a_tied_command_ends_as_it_would_alone() -> None:
     code = "import sys; print(sys.argv[1:]); sys.exit(3)"
-    done = subprocess.run(tie([sys.executable, "-c", code, "a b"]), capture_output=True, text=True)
+    done = subprocess.run(tie_to_thread([sys.executable, "-c", code, "a b"]), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "['a b']\n")

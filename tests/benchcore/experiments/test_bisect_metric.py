@@ -188,7 +188,7 @@ def test_further_packages_stay_in_the_environments_and_in_the_arm(tmp_path: Path
         settings=("compile=none",),
     )
     assert target.name.startswith("bisect-torch-")
-    assert target.command.startswith("deadheat bisect 'torch[opacus]' --workload mnist_cnn ")
+    assert target.search_command.startswith("deadheat bisect 'torch[opacus]' --workload mnist_cnn ")
     records = [_environment(tmp_path, each, "torch") for each in ("2.9.0", "2.9.1")]
     plan = draft_pair(target, records, range(3), CONTEXT)
     assert {each.extras for each in plan.releases.values()} == {("opacus",)}

@@ -43,8 +43,8 @@ def _begin(state: State, patch: pytest.MonkeyPatch, **changes: Any) -> TuneRound
 
     patch.setattr(tune_rounds, "resolve", resolve)
     patch.setattr(tune_rounds, "find_interpreters", list)
-    place = Placement(campaign="a-search")
-    return begin_rounds(REQUEST, "tiny_train", state, _MeasuresNothing(), place)
+    placement = Placement(campaign="a-search")
+    return begin_rounds(REQUEST, "tiny_train", state, _MeasuresNothing(), placement)
 
 
 @pytest.fixture

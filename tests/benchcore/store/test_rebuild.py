@@ -16,7 +16,7 @@ from sqlalchemy import select
 from stored_histories import FOUND, store_history
 
 from benchcore.errors import UserError
-from benchcore.running.plans import recall_plan
+from benchcore.running.plans import load_plan_or_empty
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign
@@ -148,7 +148,7 @@ def test_documents_of_another_folder_are_taken_in_without_a_plan(
     spool_document(results / "spool", make_history([0.1])[0])
     done = rebuild_database(state, lambda text: None, [results])
     assert done.duel_runs == 1
-    assert "the plan is lost" in recall_plan(state, "history").notes[0]
+    assert "the plan is lost" in load_plan_or_empty(state, "history").notes[0]
     with pytest.raises(UserError, match=r"wanted a folder with documents"):
         rebuild_database(state, lambda text: None, [tmp_path / "nowhere"])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import Ended, run_here
 
-from benchcore.running.finished import recall_outcome, store_outcome
+from benchcore.running.finished import load_outcome, store_outcome
 from benchcore.state import State
 
 CAMPAIGN = "finished-night"
@@ -80,16 +80,16 @@ def test_a_change_since_the_night_is_noticed(
     first: Ended, state: State, change: Callable[[State], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
-    assert first and recall_outcome(state, CAMPAIGN, REQUEST)
+    assert first and load_outcome(state, CAMPAIGN, REQUEST)
     kept = {path: path.stat() for path in state.root.rglob("*") if path.is_file()}
     contents = {path: path.read_bytes() for path in kept}
     change(state)
-    assert recall_outcome(state, CAMPAIGN, REQUEST) is None
+    assert load_outcome(state, CAMPAIGN, REQUEST) is None
     for path, status in kept.items():
         if not path.exists() or path.read_bytes() != contents[path]:
             path.write_bytes(contents[path])
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert recall_outcome(state, CAMPAIGN, REQUEST)
+    assert load_outcome(state, CAMPAIGN, REQUEST)
 
 
 @pytest.mark.parametrize("variable", ["DEADHEAT_DASHBOARD_URL", "PREFECT_API_URL"])
@@ -97,10 +97,10 @@ def test_another_setting_or_request_is_noticed(
     first: Ended, state: State, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
-    assert first and recall_outcome(state, CAMPAIGN, REQUEST)
-    assert recall_outcome(state, CAMPAIGN, ("ci", *REQUEST[1:])) is None
+    assert first and load_outcome(state, CAMPAIGN, REQUEST)
+    assert load_outcome(state, CAMPAIGN, ("ci", *REQUEST[1:])) is None
     monkeypatch.setenv(variable, "http://127.0.0.1:9/other")
-    assert recall_outcome(state, CAMPAIGN, REQUEST) is None
+    assert load_outcome(state, CAMPAIGN, REQUEST) is None
 
 
 def test_the_password_of_a_temporary_server_is_none_of_a_nights_settings(
@@ -108,16 +108,16 @@ def test_the_password_of_a_temporary_server_is_none_of_a_nights_settings(
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "deadheat:another")
-    assert first and recall_outcome(state, CAMPAIGN, REQUEST)
+    assert first and load_outcome(state, CAMPAIGN, REQUEST)
 
 
 def test_other_code_is_noticed(
     first: Ended, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
-    assert first and recall_outcome(state, CAMPAIGN, REQUEST)
+    assert first and load_outcome(state, CAMPAIGN, REQUEST)
     monkeypatch.setattr("benchcore.running.finished._ROOT", tmp_path)
-    assert recall_outcome(state, CAMPAIGN, REQUEST) is None
+    assert load_outcome(state, CAMPAIGN, REQUEST) is None
 
 
 def test_a_night_whose_build_failed_is_not_recalled(

@@ -208,12 +208,12 @@ def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> N
         for each in ("2.14.0", "2.15.0")
     )
     suspicion = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0"))
-    assert name_target(suspicion, old, new).again == (
+    assert name_target(suspicion, old, new).repeat_command == (
         "deadheat compare mlp --case infer_b128 --a 'torch[opacus]==2.14.0' --a-set compile=none "
         "--b 'torch[opacus]==2.15.0' --b-set compile=none"
     )
     compiling = replace(suspicion, key=replace(suspicion.key, metric="cold_compile_s"))
-    assert name_target(compiling, old, new).again == (
+    assert name_target(compiling, old, new).repeat_command == (
         "deadheat bisect 'torch[opacus]' --workload mlp --case infer_b128 --metric cold_compile_s "
         "--set compile=none --good 2.14.0 --bad 2.15.0"
     )
@@ -223,7 +223,7 @@ def test_the_commands_measure_on_the_device_and_the_site_of_the_suspicion() -> N
     suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.14.0"))
     suspicion = replace(suspicion, device="cuda:1", site="cluster")
     target = name_target(suspicion, suspicion.a_old, suspicion.a_new)
-    for command in (target.again, target.command):
+    for command in (target.repeat_command, target.search_command):
         assert command.endswith(" --device cuda:1 --site cluster")
     assert replace(target, site="local").name == target.name
 

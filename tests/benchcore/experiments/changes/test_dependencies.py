@@ -17,7 +17,7 @@ from benchcore.experiments.changes.dependencies import (
     list_other_differences,
     summarise_packages,
 )
-from benchcore.experiments.changes.dependency_moves import Between, compare_ends, why_not
+from benchcore.experiments.changes.dependency_moves import EnvironmentPair, compare_ends, make_refusal_check
 from benchcore.experiments.changes.pairs import BisectTarget
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
@@ -47,7 +47,7 @@ def index(index: Index, monkeypatch: pytest.MonkeyPatch) -> Index:
 
 
 @pytest.fixture
-def between(index: Index, tmp_path: Path) -> Between:
+def pair(index: Index, tmp_path: Path) -> EnvironmentPair:
     """From a lock to a newer one."""
     names = ("flax", "jax", "jaxlib", "numpy", "nvidia-ml-py", "optax")
     old, new = tmp_path / "old.lock", tmp_path / "requirements.lock"
@@ -56,17 +56,17 @@ def between(index: Index, tmp_path: Path) -> Between:
     return compare_ends("jax", (str(old), str(new)), CONTEXT)
 
 
-def test_dependencies_that_differ_move_with_the_framework_last(between: Between) -> None:
+def test_dependencies_that_differ_move_with_the_framework_last(pair: EnvironmentPair) -> None:
     """`scipy` is in neither lock, and the new jaxlib requires it."""
-    assert between.moves == ("jaxlib", "numpy", "flax", "nvidia-ml-py", "jax")
-    assert between.lock(NONE).packages == between.old
-    moved = between.lock(frozenset(["numpy"])).packages
-    assert moved == {**between.old, "numpy": "1.1"}
-    assert between.release_of(frozenset(["jax"])).version == "1.1"
+    assert pair.moves == ("jaxlib", "numpy", "flax", "nvidia-ml-py", "jax")
+    assert pair.lock(NONE).packages == pair.old
+    moved = pair.lock(frozenset(["numpy"])).packages
+    assert moved == {**pair.old, "numpy": "1.1"}
+    assert pair.release_of(frozenset(["jax"])).version == "1.1"
 
 
-def test_moves_that_the_resolver_refuses_are_reported_and_made_together(between: Between) -> None:
-    path = find_path(between.moves, why_not(between))
+def test_moves_that_the_resolver_refuses_are_reported_and_made_together(pair: EnvironmentPair) -> None:
+    path = find_path(pair.moves, make_refusal_check(pair))
     assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)
     assert refused == {
@@ -76,7 +76,7 @@ def test_moves_that_the_resolver_refuses_are_reported_and_made_together(between:
 
 
 def test_a_refusal_names_the_requirement_without_the_platforms_where_it_holds(
-    index: Index, between: Between
+    index: Index, pair: EnvironmentPair
 ) -> None:
     """PyTorch requires its CUDA packages only on some platforms; uv names these at length."""
     platforms = " or ".join(
@@ -84,7 +84,7 @@ def test_a_refusal_names_the_requirement_without_the_platforms_where_it_holds(
         for machine in ("aarch64", "x86_64", "AMD64", "arm64", "riscv64")
     )
     index.needs["optax", "1.0"] = f"numpy==1.0; {platforms}"
-    assert why_not(between)(frozenset(["numpy"])) == "optax<=1.0 requires numpy==1.0"
+    assert make_refusal_check(pair)(frozenset(["numpy"])) == "optax<=1.0 requires numpy==1.0"
 
 
 @pytest.mark.parametrize("reason", ["", "nothing else changed after the last culprit"])
@@ -116,14 +116,14 @@ def test_a_package_that_cannot_change_alone_is_summarised_with_its_requirement(
 
 
 def test_an_index_that_breaks_is_no_refusal(
-    between: Between, index: Index, monkeypatch: pytest.MonkeyPatch
+    pair: EnvironmentPair, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.broken = True
     monkeypatch.setenv("UV_NO_CACHE", "1")
     with pytest.raises(
         UserError, match="wanted to know whether numpy can be changed, but uv could"
     ):
-        why_not(between)(frozenset(["numpy"]))
+        make_refusal_check(pair)(frozenset(["numpy"]))
 
 
 def test_versions_are_ends_too_and_equal_ones_are_refused(index: Index) -> None:

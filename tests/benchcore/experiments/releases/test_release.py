@@ -255,7 +255,7 @@ def _describe_search(state: State, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     search = Bisection(verdict="found", reason="", culprits=(), rounds=())
     found = Attribution(search=search, culprits=(JAXLIB,))
     patch.setattr(dependencies, "compare_ends", lambda *_: ends)
-    patch.setattr(dependencies, "why_not", lambda _between: lambda _moved: None)
+    patch.setattr(dependencies, "make_refusal_check", lambda _pair: lambda _moved: None)
     patch.setattr(dependencies, "search_dependencies", lambda *_: found)
     target = BisectTarget(framework="jax", good=OLD, bad=NEW, workload="mlp", case="tiny_train")
     measurer = WrittenDuels(state, open_database(state.database_url))

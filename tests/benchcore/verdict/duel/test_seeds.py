@@ -13,7 +13,7 @@ from benchcore.verdict.duel.seeds import (
     FEWEST_SEEDS,
     Pair,
     TrainedSeed,
-    exchange_sides,
+    permutation_p_value,
     judge_accuracies,
     judge_times,
     summarise_side,
@@ -118,8 +118,8 @@ def test_seeds_with_different_weights_are_no_pairs() -> None:
 
 def test_many_seeds_are_exchanged_at_random() -> None:
     apart, draw = np.linspace(0.5, 0.6, 40), np.random.default_rng(2)
-    assert exchange_sides(apart, apart + 0.05) == pytest.approx(1e-4)
-    assert exchange_sides(apart, apart + draw.normal(0, 0.02, 40)) > 0.01
+    assert permutation_p_value(apart, apart + 0.05) == pytest.approx(1e-4)
+    assert permutation_p_value(apart, apart + draw.normal(0, 0.02, 40)) > 0.01
 
 
 def test_the_faster_side_has_an_interval_over_seeds() -> None:

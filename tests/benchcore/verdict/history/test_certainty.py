@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchcore.verdict.history import detect
-from benchcore.verdict.history.certainty import keep_certain, long_run
+from benchcore.verdict.history.certainty import drop_uncertain, long_run
 from benchcore.verdict.history.change_points import Whitened
 from benchcore.verdict.history.detect import detect_shifts
 
@@ -35,7 +35,7 @@ def test_the_long_run_variance_of_correlated_nights_is_larger() -> None:
 
 def test_a_change_point_in_quiet_noise_remains() -> None:
     logs = 0.01 * _draw(3) + 0.03 * (np.arange(120) >= 60)
-    assert keep_certain(_whiten(logs), [60], 0) == [60]
+    assert drop_uncertain(_whiten(logs), [60], 0) == [60]
 
 
 def test_a_change_point_whose_own_side_is_noisy_is_removed() -> None:
@@ -44,7 +44,7 @@ def test_a_change_point_whose_own_side_is_noisy_is_removed() -> None:
     logs[100:] += 0.015 - logs[100:].mean()
     gain = _whiten(logs).fit_jumps(np.array([0]), np.array([120]), np.array([100])).gain
     assert gain[0] > 30  # far beyond the penalty for a noise of 1 %
-    assert keep_certain(_whiten(logs), [100], 0) == []
+    assert drop_uncertain(_whiten(logs), [100], 0) == []
 
 
 def test_a_few_nights_are_as_noisy_as_those_before_them() -> None:
@@ -52,17 +52,17 @@ def test_a_few_nights_are_as_noisy_as_those_before_them() -> None:
     logs = 0.01 * _draw(3)
     logs[107:117] *= 4
     logs[117:] = 0.04 + 0.001 * _draw(4, 3)
-    assert keep_certain(_whiten(logs), [117], 0) == []
+    assert drop_uncertain(_whiten(logs), [117], 0) == []
     logs[107:117] /= 4
-    assert keep_certain(_whiten(logs), [117], 0) == [117]
+    assert drop_uncertain(_whiten(logs), [117], 0) == [117]
 
 
 def test_a_change_point_in_correlated_noise_is_removed() -> None:
     logs = 0.01 * _draw(0, rho=0.9)
     at = int(np.argmax([abs(logs[:k].mean() - logs[k:].mean()) for k in range(20, 100)])) + 20
-    assert keep_certain(_whiten(logs), [at], 0) == []
+    assert drop_uncertain(_whiten(logs), [at], 0) == []
     shifted = 0.01 * _draw(0) + 0.03 * (np.arange(120) >= at)
-    assert keep_certain(_whiten(shifted), [at], 0) == [at]
+    assert drop_uncertain(_whiten(shifted), [at], 0) == [at]
 
 
 def _draw_garch(seed: int) -> np.ndarray:
@@ -89,6 +89,6 @@ def test_fewer_unchanged_series_are_alarmed_than_without_this_step(
         return sum(bool(detect_shifts(np.exp(logs)).shifts) for logs in series)
 
     with_it = count_alarmed()
-    monkeypatch.setattr(detect, "keep_certain", lambda series, change_points, degree: change_points)
+    monkeypatch.setattr(detect, "drop_uncertain", lambda series, change_points, degree: change_points)
     assert with_it <= 4
     assert count_alarmed() > with_it + 2

@@ -11,7 +11,7 @@ from scipy import signal
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_peaks,
-    keep_real_change_points,
+    drop_spurious,
     penalty,
 )
 
@@ -56,7 +56,7 @@ def test_all_steps_together_are_generalised_least_squares_too() -> None:
     line = _gain(logs, NIGHTS.astype(float), 0, 16)
     assert none.squares - straight.squares == pytest.approx(line)
     assert series.curve_gain(0, 16) == pytest.approx(line)  # so few nights have no bends
-    level = series.less(straight.curve).fit([], degree=1)
+    level = series.subtract(straight.curve).fit([], degree=1)
     assert level.curve == pytest.approx(np.zeros(16), abs=1e-12)
 
 
@@ -66,7 +66,7 @@ def test_a_curve_is_generalised_least_squares_too_and_its_degrees_cost() -> None
     series = Whitened(logs, nights, np.full(40, 0.02), RHO)
     none, bent = series.fit([], degree=0), series.fit([], degree=2)
     assert series.curve_gain(0, 40) == pytest.approx(none.squares - bent.squares - 4)
-    assert np.ptp(series.less(bent.curve).fit([], degree=2).curve) == pytest.approx(0, abs=1e-12)
+    assert np.ptp(series.subtract(bent.curve).fit([], degree=2).curve) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_residuals_are_the_noise() -> None:
@@ -91,8 +91,8 @@ def test_a_line_or_a_curve_is_no_step() -> None:
     hill = 0.1 * np.sin(nights / 10)
     for logs, kept in ((nights / 600, []), (hill, []), (0.1 * (nights >= 30), [30])):
         series = Whitened(noise + logs, nights, np.full(60, 0.01), 0.0)
-        assert keep_real_change_points(series, [30], 0.0) == kept
-        assert not keep_real_change_points(series, [30], 0.2)
+        assert drop_spurious(series, [30], 0.0) == kept
+        assert not drop_spurious(series, [30], 0.2)
 
 
 @given(

@@ -230,7 +230,7 @@ def test_a_bridge_beside_a_release_is_of_the_environments_before_it() -> None:
         released = replace(nights[row], a_environment="new", bridged=0.05, controls=held)
         nights[row] = released
     suspected = SuspectedNights(trigger="bridge", before="19", since="20", after="22")
-    found = measure_levels(make_series(nights), suspected).under(0.05, 0.05)
+    found = measure_levels(make_series(nights), suspected).without_bridges(0.05, 0.05)
     assert (found.before, found.after) == pytest.approx((0.2, 0.25), abs=0.003)
     assert found.since == pytest.approx(logs[20:] + 0.05)
     assert (found.longest_spell, found.known) == (0, 0)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchcore.verdict.history.noise import CleanNights, clean, guess_noise, learn_noise
+from benchcore.verdict.history.noise import CleanNights, clean, estimate_noise, refine_noise
 
 
 def _correlated(rng: np.random.Generator, count: int, rho: float) -> np.ndarray:
@@ -39,14 +39,14 @@ def test_a_second_mode_is_not_an_outlier() -> None:
 def test_noise_is_estimated_across_a_shift_and_a_drift(rho: float) -> None:
     rng = np.random.default_rng(2)
     moves = 8.0 * (np.arange(2000) >= 800) + np.linspace(0, 30, 2000)
-    deviation, found = guess_noise(_plain(_correlated(rng, 2000, rho) + moves))
+    deviation, found = estimate_noise(_plain(_correlated(rng, 2000, rho) + moves))
     assert deviation == pytest.approx(1, abs=0.12)
     assert found == pytest.approx(rho, abs=0.08)
 
 
 def test_noise_is_estimated_despite_a_coarse_clock() -> None:
     ticks = 0.01 * (np.random.default_rng(3).random(200) < 0.2)
-    assert guess_noise(_plain(ticks))[0] == pytest.approx(ticks.std(), rel=0.3)
+    assert estimate_noise(_plain(ticks))[0] == pytest.approx(ticks.std(), rel=0.3)
 
 
 def test_few_nights_and_levels_do_not_hide_correlation() -> None:
@@ -55,5 +55,5 @@ def test_few_nights_and_levels_do_not_hide_correlation() -> None:
     for _ in range(300):
         logs = _correlated(rng, 45, 0.5)
         levels = np.repeat(logs.reshape(3, 15).mean(axis=1), 15)
-        found.append(learn_noise(_plain(logs), levels, 3)[1])
+        found.append(refine_noise(_plain(logs), levels, 3)[1])
     assert np.mean(found) == pytest.approx(0.5, abs=0.1)
