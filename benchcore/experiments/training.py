@@ -123,17 +123,17 @@ def _read_dataset(
     request: TrainingRequest, wanted: TrainedData, state: State, report: Callable[[str], None]
 ) -> Dataset:
     """What lies at the path, or the data set of a package, if nothing does and that is its name."""
-    path, keep, name = request.dataset, state.datasets, None
+    path, cache, name = request.dataset, state.datasets, None
     if str(path) in NAMES and not path.exists():
-        path, name = find_named(str(path), keep, report)
+        path, name = find_named(str(path), cache, report)
     if isinstance(wanted, TrainedTexts):
-        found = read_texts(path, keep, wanted, report)
+        found = read_texts(path, cache, wanted, report)
     elif isinstance(wanted, TrainedGraphs):
-        found = read_graph(path, keep, wanted, report)
+        found = read_graph(path, cache, wanted, report)
     elif holds_arrays(path):
-        found = read_image_arrays(path, keep, report)
+        found = read_image_arrays(path, cache, report)
     else:
-        found = read_image_folder(path, keep, skip_broken=request.skip_broken, report=report)
+        found = read_image_folder(path, cache, skip_broken=request.skip_broken, report=report)
     return found if name is None else dataclasses.replace(found, name=name)
 
 

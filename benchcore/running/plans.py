@@ -162,9 +162,9 @@ def _check_same_request(
         )
     if plan.request is None:  # saved before requests were
         return
-    asked = NightRequest(hours=hours, python=placement.python)
-    planned, asked = _list_options(plan.request), _list_options(asked)
-    for option, value in asked.items():
+    given = NightRequest(hours=hours, python=placement.python)
+    planned, wanted = _list_options(plan.request), _list_options(given)
+    for option, value in wanted.items():
         if planned.get(option) != value:
             was = f"with {option} {planned[option]}" if option in planned else f"without {option}"
             raise UserError(
@@ -319,7 +319,7 @@ def _tune(
 
 
 def draft_named(profile: Profile, stem: str, placement: Placement, state: State | None = None) -> Plan:
-    """`draft_plan` for what a user asked for: without a name its campaign is named after `stem` and
+    """`draft_plan` for a user's request: without a name its campaign is named after `stem` and
     the time."""
     name = placement.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(

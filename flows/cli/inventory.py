@@ -86,7 +86,7 @@ def _print_lock(state: State, sha256: str) -> None:
     print_line(read_lock(open_database(state.database_url), sha256).rstrip())
 
 
-_DEVICE = "Try this device instead, with short duels: cpu, cuda or cuda:N. About 2 minutes."
+_DEVICE = "Try this device with short duels instead: cpu, cuda or cuda:N (3 minutes once built)."
 
 
 def verify(

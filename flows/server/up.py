@@ -287,10 +287,10 @@ def _check_same(wanted: Up, state: State) -> None:
     if recorded in (None, wanted):
         return
     if any(map(services.find, _list_services(recorded, state).values())):
-        asked, running = _list_options(wanted), _list_options(recorded)
-        differ = [name for name in asked if asked[name] != running[name]]
+        requested, running = _list_options(wanted), _list_options(recorded)
+        differ = [name for name in requested if requested[name] != running[name]]
         raise UserError(
-            f"wanted {', '.join(asked[name] for name in differ)}, but services with "
+            f"wanted {', '.join(requested[name] for name in differ)}, but services with "
             f"{', '.join(running[name] for name in differ)} run in {str(state.root)!r}; run "
             "`deadheat down` first, or choose another state folder with --state"
         )

@@ -201,15 +201,15 @@ class Dispatch:
             self._send(shard, deployment)
 
     def _send(self, shard: Shard, deployment: UUID) -> None:
-        asked = find_pool(self.site, shard.pool)[1].with_devices(shard.devices)
-        asked = asked.model_copy(update={"exclude": (*asked.exclude, *shard.exclude)})
+        requested = find_pool(self.site, shard.pool)[1].with_devices(shard.devices)
+        requested = requested.model_copy(update={"exclude": (*requested.exclude, *shard.exclude)})
         run_deployment(
             deployment,
             parameters={"campaign": shard.campaign, "shard": shard.id, "token": shard.token},
             flow_run_name=f"{shard.campaign}-{shard.id[:4]}",
             timeout=0,
             idempotency_key=_key(shard),
-            job_variables=make_job_variables(asked, self.folder),
+            job_variables=make_job_variables(requested, self.folder),
         )
 
     def close_ended(self) -> None:

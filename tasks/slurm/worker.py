@@ -187,15 +187,15 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
     async def _view(self, run: FlowRun) -> RunView:
         assert run.state is not None
         phase = _PHASES[run.state.type]
-        asked = False
+        requested = False
         if phase == "crashed":
             past = await self.client.read_flow_run_states(run.id)
-            asked = any(state.type is StateType.CANCELLING for state in past)
+            requested = any(state.type is StateType.CANCELLING for state in past)
         return RunView(
             phase=phase,
             since_s=(datetime.now(UTC) - run.state.timestamp).total_seconds(),
             job_id=run.infrastructure_pid,
-            cancel_requested=asked,
+            cancel_requested=requested,
             reported=is_confirmed(run.state),
         )
 

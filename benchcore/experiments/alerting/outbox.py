@@ -44,11 +44,11 @@ _MOST_ROWS = 10
 _MOST_SENTENCES = 5
 _MOST_NUMBERS = 20
 """Events in the name of an alert's file: names have 255 characters at most. An event is in one
-alert, so the first of them would do."""
+alert only, so the first numbers identify it."""
 
 
 class AlertFailedError(Exception):
-    """An address did not accept an alert, which waits for the next time."""
+    """An address did not accept an alert, which waits for the next attempt."""
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,8 @@ def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
 
 
 def _note_growth(alert: Mapping[str, Any], first: int | None) -> Mapping[str, Any]:
-    """The same; as growth if an event's `first` alert is queued and was of another suspicion: a
-    process died before it recorded that, and the event has grown since."""
+    """The unsent alert, marked as growth if the event's `first` alert was queued for another
+    suspicion: a process died before it recorded that, and the event has grown since."""
     details = alert["details"]
     if _find_kind(alert) != "event" or first in (None, details.get("suspicion")):
         return alert
@@ -304,7 +304,8 @@ def _find_kind(alert: Mapping[str, Any]) -> str:
 
 
 def _number(kind: str, event: int, alert: Mapping[str, Any]) -> int:
-    """What an alert is known by: its event, or as an event grows more than once its suspicion."""
+    """The number that identifies an alert: its event's, or its suspicion's if the event grew, as
+    events can grow more than once."""
     return alert["details"]["suspicion"] if kind == "grown" else event
 
 
@@ -353,8 +354,8 @@ def _size(alert: Mapping[str, Any]) -> float:
 
 
 def _list_queued(state: State) -> dict[str, dict[int, int | None]]:
-    """What some alert holds, sent or not, by kind (`_number`), each with its suspicion; None = it
-    isn't known."""
+    """The numbers (`_number`) in all alerts, sent or not, by kind, each with its suspicion; None =
+    unknown."""
     found = dict[str, dict[int, int | None]]()
     for kind in _COUNTED:
         paths = [path for folder in _folders(state) for path in folder.glob(f"{kind}-*.json")]

@@ -33,7 +33,7 @@ RATIO_COLUMNS = (
     *_PROVENANCE,
 )
 SPEEDUPS = {"speedup": "log_ratio", "low": "low", "high": "high"}
-"""Columns of ratios, and of which logarithm each is."""
+"""Columns of ratios, and the logarithm behind each."""
 MEASUREMENT_COLUMNS = (
     *_CASE,
     *_PLACE,

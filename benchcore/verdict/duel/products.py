@@ -30,7 +30,7 @@ MOST_NEEDLESS = {"jax": 0.04, "torch": 0.005}
 `cifar_resnet`: the gradient of a batch norm's variance by its mean is 0 but for rounding), and up
 to 0.0013 in torch."""
 MOST_NEEDLESS_CALLS = 0.05
-"""Share of torch's operations, each of which costs the host time; ours: up to 0.02."""
+"""Share of torch's operations: each costs the host time. Ours: up to 0.02."""
 MOST_NEARLY = {"jax": 0.08, "torch": 0.005}
 """The same, with values that differ in their last digits taken for one. Of our tiny cases: up to
 0.044 in JAX (`efficientnet_b0`, training), and no more than needless in torch."""
@@ -103,7 +103,7 @@ MEANINGS = {
     "could not be followed",
     "unusual": "its step does what no step needs, such as reading a clock",
 }
-"""What a failure of each check says, whatever the row."""
+"""The reason of a failure of each check, whatever the row."""
 
 
 def _judge_work(name: str, counted: int, analytic: int) -> str:

@@ -25,7 +25,7 @@ SHAPE_ALPHA = 0.01
 together both called equal distributions different in 4.0 to 5.2 % of 4,000 simulations each, with
 5, 6, 8 and 12 seeds. A difference in spread alone is found with some 12 seeds."""
 _MOST_EXACT = 12
-"""Seeds of which every exchange of sides is tried; with more, a sample of exchanges."""
+"""Up to this many seeds every exchange of sides is tried; with more, a sample of exchanges."""
 _NUM_SAMPLED = 9_999
 AccuracyVerdict = Literal["equal", "different", "not shown"]
 

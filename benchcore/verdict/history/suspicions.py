@@ -82,9 +82,9 @@ def suspect(
     conditions = find_new_conditions([night.conditions for night in series.nights])
     changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
-    asked = [row for row in changes if any(row == each.index for each in found.edges)]
+    at_edges = [row for row in changes if any(row == each.index for each in found.edges)]
     suspicions = [
-        *(_enclose_release(series, each, changes, [*known, *asked], explained) for each in shifts),
+        *(_enclose_release(series, each, changes, [*known, *at_edges], explained) for each in shifts),
         *(_enclose_release(series, each, changes, known, explained) for each in edges),
     ]
     for event in _suspect_changes(series, changes, conditions, found):
