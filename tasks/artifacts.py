@@ -72,7 +72,7 @@ def attach_logs(folder: Path, title: str, campaign: str) -> None:
 
 
 def _format_log(path: Path) -> str:
-    """As Markdown: whatever a framework prints is shown as text, never as markup."""
+    """A log as Markdown: whatever a framework prints is shown as text, never as markup."""
     text = path.read_text(encoding="utf-8", errors="replace")
     text = _CONTROL.sub("", text)[-_MAX_TEXT:].strip()
     longest = max((len(each) for each in re.findall("`+", text)), default=0)

@@ -53,7 +53,7 @@ def plan_comparison(
 
 
 def plan_sweep(sweep: SweepRequest, site: str, pool: str | None, run: object, state: State) -> str:
-    """As `plan_comparison`."""
+    """The campaign of a sweep's flow run, as `plan_comparison` makes one."""
     return _plan(
         _name("sweep", sweep.workload, run),
         lambda placement: draft_sweep(sweep, placement, state),

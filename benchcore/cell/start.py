@@ -217,7 +217,7 @@ class StartRunner:
     def _collect_evidence(
         self, name: str, index: int, process: ContenderProcess, when: str
     ) -> None:
-        """Before the blocks of a start, and after them. It must be finite."""
+        """Collect evidence before the blocks of a start, or after them. It must be finite."""
         path = self.scratch / f"{name}.evidence-{index}-{when}.npz"
         whole = len(self.contenders[name]["starts"]) - 1 in self._inspected
         names = process.request(
@@ -249,7 +249,8 @@ class StartRunner:
             report_progress(event="round", start=index, round=number)
 
     def _wants_round(self, index: int, num_rounds: int, running: Iterable[str]) -> bool:
-        """A round is followed by its mirror; the number of epochs is in the order."""
+        """Whether another round follows: each has its mirror, and the order has the number of
+        epochs."""
         if self.order.dataset is not None or num_rounds % 2 == 1:
             return self.order.dataset is None or num_rounds < self.order.limits.rounds
         blocks = [self.contenders[name]["starts"][-1]["blocks"] for name in running]

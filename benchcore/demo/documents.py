@@ -178,7 +178,7 @@ def _make_sides(night: DemoNight, duel: PlannedDuel, luck: random.Random) -> lis
 
 
 def _base_step_ns(duel: PlannedDuel) -> dict[str, float]:
-    """By arm, with the first versions and without luck."""
+    """The time of a step by arm, with the first versions and without noise."""
     case, flops, least_bytes = _find_work(duel.workload, duel.case)
     if duel.workload in SENTINELS:
         floors = flops / story.CEILINGS.get(case.precision, 1e15)

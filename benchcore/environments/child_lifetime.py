@@ -16,7 +16,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def tie_to_thread(command: Sequence[str]) -> list[str]:
-    """The command, which Linux kills when the thread that started it ends. The first word is a
+    """The command as one that Linux kills when the thread that started it ends. The first word is a
     path. A program in between sets this, as Python must not run in a fork of a process that has
     threads."""
     if sys.platform != "linux":

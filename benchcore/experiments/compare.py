@@ -159,7 +159,8 @@ def check_frameworks(jax: str, torch: str) -> None:
 
 
 def _choose_arm(side: Sequence[str], track: str) -> Arm:
-    """In the default track the requested arm; any other track sets the settings itself."""
+    """The arm of a side: in the default track the requested one; any other track sets the settings
+    itself."""
     arm = parse_arm(",".join(side))
     if track not in TRACKS:
         raise UserError(
@@ -249,7 +250,7 @@ def summarise(
         "node": document["allocation"]["node"],
         "device": document["allocation"]["device"]["model"],
         "stopped_by": document["duel"]["stopped_by"],
-        "outputs_agree": _agreement(document["equivalence"]),
+        "outputs_agree": _agrees(document["equivalence"]),
         "outputs": [
             {key: row[key] for key in ("quantity", "max_relative", "tolerance", "agrees")}
             for row in document["equivalence"]
@@ -260,7 +261,8 @@ def summarise(
 
 
 def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """From a to b, within one framework: programs of two frameworks can't be compared."""
+    """How the program changed from a to b within one framework: programs of two frameworks can't be
+    compared."""
     if a["framework"] != b["framework"]:
         return {"same": None, "summary": "not compared: two frameworks"}
     found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
@@ -295,8 +297,8 @@ def orient_ratio(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
     return {**named, **{key: row[key] for key in keys}}
 
 
-def _agreement(rows: Sequence[Mapping[str, Any]]) -> bool | None:
-    """None = nothing was compared."""
+def _agrees(rows: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether both sides agree in every quantity; None = nothing was compared."""
     return all(row["agrees"] for row in rows) if rows else None
 
 
@@ -339,7 +341,7 @@ def _without_products(effective: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
-    """From the profiled start; empty if there was none."""
+    """The program of the profiled start; empty if there was none."""
     profile = _find_profile(side)
     if profile is None:
         return {}

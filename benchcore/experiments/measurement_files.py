@@ -192,7 +192,7 @@ def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
 
 
 def _read_date(text: str) -> float | None:
-    """In days. A time without a zone is taken as it is, in others the zone is counted."""
+    """A date in days. A time with a zone is converted to UTC, one without is taken as it is."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -211,7 +211,7 @@ def _read_times(state: State, plan: Plan, duel: PlannedDuel) -> dict[str, StartT
 def _measure_efficiency(
     of_side: Sequence[StartTimes], index: int, side: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Against the fewest devices of the sweep; nothing for a side that failed there."""
+    """The efficiency of a side at a value, against the fewest devices; empty if it failed there."""
     fewest = min(of_side, key=lambda each: each.devices)
     found: Efficiency | None = judge_efficiency(fewest, of_side[index])
     if found is None or of_side[index] is fewest or side["status"] != "ok":

@@ -33,7 +33,7 @@ def list_workloads() -> list[str]:
 
 
 def _has_workload(workload: str) -> bool:
-    """Without listing the folder: histories ask for each of thousands of rows."""
+    """Whether the folder is there, without listing all: histories check thousands of rows."""
     return workload.isidentifier() and (_FOLDER / workload / "spec.py").is_file()
 
 

@@ -91,7 +91,7 @@ def _load_saved(path: Path) -> Plan:
 
 @functools.lru_cache(maxsize=2)
 def _read_saved(path: Path, version: tuple[int, ...]) -> Plan:
-    """Once for each version of the file: every duel of a campaign loads the same plan."""
+    """The saved plan. Cached per version of the file, as every duel of a campaign loads it."""
     try:
         return matrix.load_plan(path)
     except UserError as error:

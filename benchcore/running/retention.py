@@ -154,8 +154,8 @@ def _list_unused(state: State, needed: Collection[str]) -> Iterator[Path]:
 
 
 def _split_old_pages(state: State, kept: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """Of before the kept nights: the pages that no shared page links, and those that one links.
-    `deadheat report` writes a night's again."""
+    """The duels' pages from before the kept nights: those that no shared page links, and those that
+    one links. `deadheat report` writes a night's pages again."""
     first = min(day for each in kept if (day := _find_day(each)) is not None)
     shared = (path for pattern in _SHARED_PAGES for path in state.website.glob(pattern))
     known = {

@@ -166,7 +166,7 @@ def cut_shards(
 def _make_item(
     duel: PlannedDuel, pool: str, precedence: int, durations: Mapping[DuelKind, float]
 ) -> PackingItem:
-    """By rank, then in the plan's order."""
+    """A duel to pack; its value is its rank, then its precedence in the plan."""
     seconds = None if duel.dataset else durations.get(describe_kind(duel))
     return PackingItem(
         duel_run=duel.duel_run,

@@ -87,7 +87,7 @@ def count_duels(session: Session, campaigns: Sequence[str]) -> dict[str, int]:
 
 
 def read_starts(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:
-    """Duel runs as `read_duels` has them."""
+    """Read these duel runs, as `read_duels` does those of a campaign."""
     with begin_reading(engine) as connection, Session(connection) as session:
         return _read_records(session, DuelRun.id.in_(duel_runs))
 

@@ -183,7 +183,7 @@ def read_amounts(
 def _compute_amounts(
     session: Session, metrics: Sequence[Metric], runs: Sequence[str]
 ) -> dict[tuple[str, str], dict[str, float | None]]:
-    """Of the contenders with starts in these duel runs."""
+    """Compute the amounts of the contenders with starts in these duel runs."""
     chosen = select(DuelRun.id).where(DuelRun.id.in_(runs))
     return {
         contender: {each.key: aggregate(each, values[each.key]) for each in metrics}
@@ -192,7 +192,7 @@ def _compute_amounts(
 
 
 def _split(runs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """SQLite limits the variables of a query."""
+    """Parts of the duel runs, as SQLite limits the variables of a query."""
     return (runs[first : first + _AT_ONCE] for first in range(0, len(runs), _AT_ONCE))
 
 

@@ -116,13 +116,14 @@ def learn_spread(
 
 
 def _variance(samples: Sequence[float]) -> float:
-    """As `numpy.var(samples, ddof=1)`, which takes ten times as long for a few samples."""
+    """The sample variance, as `numpy.var(samples, ddof=1)`, which takes ten times as long for a few
+    samples."""
     mean = sum(samples) / len(samples)
     return sum((each - mean) ** 2 for each in samples) / (len(samples) - 1)
 
 
 def _inverse_trigamma(value: float) -> float:
-    """By Newton's method on 1 / trigamma, as in Smyth's appendix."""
+    """The inverse of trigamma, by Newton's method on 1 / trigamma, as in Smyth's appendix."""
     from scipy.special import polygamma
 
     if value > 1e7:

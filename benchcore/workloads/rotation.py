@@ -46,7 +46,7 @@ class Rotation(Generic[T]):
         self.take: Callable[[], T] = itertools.cycle(self.buffers).__next__
 
     def find_last(self) -> int:
-        """Place of the buffer that was taken last; the next one is as before."""
+        """Index of the buffer that was taken last; the next one is as before."""
         taken = [self.take() for _ in self.buffers]
         place = next(i for i, each in enumerate(self.buffers) if each is taken[0])
         return (place - 1) % len(self.buffers)

@@ -89,7 +89,8 @@ AGGREGATE: Options = {"aggregate": ("scatter", "sparse")}
 """How a graph's messages are summed: added to their targets, or by a sparse matrix product."""
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study
-(`benchcore.experiments.defect_study.switches`): defects joined by `+`. No ratio of such a side counts."""
+(`benchcore.experiments.defect_study.switches`): defects joined by `+`. No ratio of such a side
+counts."""
 INJECTED_SLOWDOWN = "injected_slowdown"
 """The setting of the slower replicate in a calibration run (`planning.calibration_runs`): how many
 per cent more work its steps do. `cell/building.py` applies it to every workload."""

@@ -81,7 +81,7 @@ class ForkedNight:
 
 
 def _run(arguments: tuple[str, ...], environ: dict[str, str], log: str) -> None:
-    """In the fork: what a new process would have."""
+    """Run the night in the fork, with what a new process would have."""
     from flows.chaos.night import main
 
     os.setsid()

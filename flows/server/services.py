@@ -52,7 +52,8 @@ class Service:
 @dataclass(frozen=True, order=True)
 class _Process:
     began: int
-    """In clock ticks since boot: with the id it identifies a process, as ids are reused."""
+    """A process and its start in clock ticks since boot: with the id it identifies a process, as
+    ids are reused."""
     pid: int
     parent: int = field(compare=False)
     environment: list[bytes] = field(compare=False)
@@ -93,7 +94,7 @@ def _find(service: Service) -> set[_Process]:
 
 
 def _list_processes() -> Iterator[_Process]:
-    """All but zombies, which have ended."""
+    """All processes but zombies, which have ended."""
     for entry in Path("/proc").glob("[0-9]*"):
         # A process may end meanwhile, or be another user's.
         with contextlib.suppress(OSError):

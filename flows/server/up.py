@@ -232,7 +232,8 @@ def _choose_database(database: Database) -> Postgres | str:
 
 
 def _list_services(wanted: Up, state: State, own: Postgres | None = None) -> dict[str, Service]:
-    """By name, in the order of their start. Without `own` the database can't be started."""
+    """The services by name, in the order of their start. Without `own` the database can't be
+    started."""
     prefect = (sys.executable, "-m", "prefect")
     auth = read_secret(state, "api")
     environment = {
@@ -297,7 +298,8 @@ def _check_same(wanted: Up, state: State) -> None:
 
 
 def _list_options(up: Up) -> dict[str, str]:
-    """By name: what people write for these services. Without a port of PostgreSQL it is SQLite."""
+    """The options that people write for these services, by name. Without a port of PostgreSQL it is
+    SQLite."""
     database = up.database_port
     return {
         "port": f"--port {up.port}",

@@ -308,7 +308,8 @@ def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tupl
 
 
 def _key(shard: Shard) -> str:
-    """It includes the state folder: others may have a campaign of that name with those duels."""
+    """The idempotency key of a shard. It includes the state folder: others may have a campaign of
+    that name with those duels."""
     return f"{_key_campaign(shard.campaign)}{shard.id}-{shard.token}"
 
 

@@ -169,7 +169,8 @@ def _take_apart(name: str, args: tuple[Any, ...], shapes: _Shapes, flops: int) -
 
 
 def _count_wanted(args: tuple[Any, ...]) -> int:
-    """Of a convolution's backward: one for the images' gradient, one for the weight's."""
+    """Count the products of a convolution's backward pass: one for the images' gradient, one for
+    the weight's."""
     return sum(bool(each) for each in args[10][:2])
 
 

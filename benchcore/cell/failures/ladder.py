@@ -33,7 +33,7 @@ class CrashLadder:
         self._untried: dict[str, Iterator[Workaround]] = {}
 
     def retry_crashed(self, index: int) -> None:
-        """After start `index`: repeat crashed contenders, with one workaround after another."""
+        """Repeat contenders that crashed in start `index`, with one workaround after another."""
         for order in self._starts.order.contenders:
             contender = self._starts.contenders[order.name]
             status, failure = contender["status"], contender["failure"]

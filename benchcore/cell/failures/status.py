@@ -77,8 +77,8 @@ class ContenderFailedError(Exception):
 
 
 def _make_storable(text: str) -> str:
-    """Without NUL and lone surrogates, which logs and names of files may hold and no database
-    stores."""
+    """The text without NUL and lone surrogates, which logs and names of files may hold and no
+    database stores."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 

@@ -85,7 +85,7 @@ def _is_package(path: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    """Most kernels allow only root to read it."""
+    """Whether this process may read the counter: most kernels allow only root to."""
     try:
         return _read_int(path / "energy_uj") >= 0 and _read_int(path / "max_energy_range_uj") > 0
     except (OSError, ValueError):

@@ -161,7 +161,7 @@ def _is_divided(board: Any) -> bool:
 
 
 def _mig_mode(board: Any) -> int | None:
-    """None = the board doesn't support MIG."""
+    """NVML's mode of MIG, 0 = off; None = the board doesn't support it."""
     nvml = _nvml()
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(board)

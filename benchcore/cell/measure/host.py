@@ -201,7 +201,7 @@ class _CpuUse:
 
 
 def _read_cpu_use(own_pids: frozenset[int]) -> _CpuUse | None:
-    """None if the kernel doesn't report it (not Linux)."""
+    """CPU time until now; None if the kernel doesn't report it (not Linux)."""
     lines = [line.split() for line in _read("stat").splitlines() if line.startswith("cpu")]
     mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)} if lines else set()
     ticks = [[int(field) for field in line[1:9]] for line in lines if line[0] in mine]

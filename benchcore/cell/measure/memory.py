@@ -55,7 +55,7 @@ def _list_pids(group: Group | None) -> list[str]:
 
 
 def _add(found: Iterable[int | None]) -> int | None:
-    """None where one is unknown."""
+    """The sum of counters; None where one is unknown."""
     known = list(found)
     return None if None in known else sum(each or 0 for each in known)
 

@@ -107,7 +107,7 @@ class ResourcePasses:
         return {"warm": warm}
 
     def _measure_memory(self, process: ContenderProcess | None) -> _Part:
-        """Nothing if the process did not launch."""
+        """The memory of a step; empty if the process did not launch."""
         return _Part() if process is None else _attempt(lambda: self._request_memory(process))
 
     def _request_memory(self, process: ContenderProcess) -> dict[str, Any]:

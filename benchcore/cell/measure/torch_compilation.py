@@ -36,7 +36,7 @@ def count_cache_hits(dynamo: Any) -> int | None:
 
 @contextmanager
 def inductors_own_folder() -> Iterator[None]:
-    """Meanwhile Inductor stores what it finds in its default folder, not in a compilation's caches.
+    """Let Inductor store what it finds in its default folder, not in a compilation's caches.
 
     Before it first compiles for a CPU, it builds and loads a library for each set of vector
     instructions, and stores the outcome. A machine does that once. In the empty caches of a

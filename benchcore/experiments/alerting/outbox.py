@@ -144,7 +144,7 @@ def send_waiting(state: State) -> list[str]:
 
 
 def _read_alert(path: Path) -> dict[str, Any] | None:
-    """None if a crash damaged the file."""
+    """Read an alert that waits; None if a crash damaged its file."""
     try:
         alert = json.loads(path.read_text(encoding="utf-8"))
         whole = isinstance(alert["text"], str) and isinstance(alert["taken"], list)

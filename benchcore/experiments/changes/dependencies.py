@@ -104,7 +104,7 @@ def _list_moves(pair: EnvironmentPair) -> list[dict[str, str]]:
 
 
 def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict[str, Any]]:
-    """From the first round's document: only its programs were profiled."""
+    """What else differs between both ends, from the only round whose programs were profiled."""
     if not campaigns:
         return []
     duel = load_campaign(state, campaigns[0]).duels[0]  # the others measure the ceilings

@@ -81,7 +81,8 @@ def choose_contenders(suspicion: SuspicionRecord, state: State) -> tuple[Confirm
 def _find_request(
     side: ContenderRecord, record: EnvironmentRecord | None, taken: Mapping[str, str]
 ) -> str:
-    """By version; two environments of the same version differ only in their interpreters."""
+    """The version request of a side; two environments of the same version differ only in their
+    interpreters."""
     request = f"{side.framework}{write_extras(side.arm)}=={side.version}"
     if taken.get(request, side.environment_key) == side.environment_key:
         return request

@@ -79,9 +79,9 @@ class Dataset:
 
 
 def store_arrays(name: str, splits: Splits, cache: Path, num_classes: int) -> Dataset:
-    """Store arrays in a folder of `cache`, named by their hash, so that the loader can map them into
-    memory. Images without channels are listed with three equal ones. Raises UserError if they are
-    too large."""
+    """Store arrays in a folder of `cache`, named by their hash, so that the loader can map them
+    into memory. Images without channels are listed with three equal ones. Raises UserError if they
+    are too large."""
     of_train = splits["train"]
     size = sum(each.nbytes for arrays in splits.values() for each in arrays.values())
     if size > MOST_BYTES:

@@ -44,6 +44,6 @@ class Allocation(BaseModel):
     )
 
     def with_devices(self, devices: int) -> Allocation:
-        """At least as many GPUs, for a case that uses several; one without GPUs stays so."""
+        """The allocation with at least this many GPUs; one without GPUs stays so."""
         gpus = max(self.gpus, devices) if self.gpus else 0
         return self.model_copy(update={"gpus": gpus})

@@ -44,11 +44,11 @@ class _JsonText(UserDefinedType[str]):
     cache_ok = True
 
     def get_col_spec(self, **kw: Any) -> str:
-        """As of `JSON`."""
+        """The type in SQL, which is that of `JSON`."""
         return "JSON"
 
     def column_expression(self, colexpr: ColumnElement[Any]) -> ColumnElement[Any]:
-        """PostgreSQL's driver would parse it."""
+        """The column cast to text, as PostgreSQL's driver would parse JSON."""
         return cast(colexpr, Text)
 
 

@@ -59,8 +59,8 @@ Sentinels = Mapping[tuple[str, int], list[_SentinelRun]]
 
 
 class _Window(NamedTuple):
-    """The sentinels that count for a duel: from number `first` to before `end` of its `setup` (device
-    fingerprint, METHOD), and those of its campaign."""
+    """The sentinels that count for a duel: from number `first` to before `end` of its `setup`
+    (device fingerprint, METHOD), and those of its campaign."""
 
     setup: tuple[str, int]
     campaign: str

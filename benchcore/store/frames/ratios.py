@@ -77,7 +77,7 @@ def add_parity(ratios: pd.DataFrame, sides: Sides) -> pd.DataFrame:
 
 
 def _compare(sides: Sides, duel_run: str, a: str, b: str, track: str) -> Parity | None:
-    """None where a side did not finish, or left no manifest."""
+    """Compare two sides' settings; None where a side did not finish, or left no manifest."""
     if (duel_run, a) not in sides or (duel_run, b) not in sides:
         return None
     one, other = sides[duel_run, a], sides[duel_run, b]

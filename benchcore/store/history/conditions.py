@@ -76,7 +76,8 @@ def _of_machine(
 
 
 def _of_libraries(framework: str, versions: Collection[str | None]) -> dict[str, str]:
-    """A library that the step did not need is not loaded, so its version is unknown."""
+    """Versions of a framework's libraries. One that the step did not need is not loaded, so its
+    version is unknown."""
     named = zip(SHIPPED, versions, strict=True)
     return {
         f"{name} of {framework}": version

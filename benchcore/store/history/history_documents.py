@@ -125,8 +125,8 @@ def _describe(
 
 
 def _name(document: Mapping[str, Any]) -> str:
-    """After its series and when it was opened: a new database numbers from 1 again. Suspicions of a
-    series that were opened in one night share it."""
+    """A document's name, from its series and the time when it was opened: a new database numbers
+    from 1 again. Suspicions of a series that were opened in one night share it."""
     row = document["suspicion"]
     changing = {*_RUNS, "id", "trigger", "since", "ratio", "low", "high", "reason", "state"}
     lasting = {key: row[key] for key in row if key not in changing | {"finding", "updated_at"}}

@@ -205,7 +205,7 @@ def _connect(key: SeriesKey, nights: Iterable[Night], scale: SeriesScale) -> Ser
 
 
 def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
-    """Besides its case and device."""
+    """The conditions of a query for one series, besides its case and device."""
     if only is None:
         return
     yield DuelRun.checkpoint.is_not_distinct_from(only.checkpoint)
@@ -311,7 +311,7 @@ def _measure_controls(
 
 
 def _key_of(pair: Row[Any]) -> SeriesKey:
-    """Of its step time."""
+    """The key of the pair's series of step times."""
     return SeriesKey(
         **{name: getattr(pair, name) for name in _OF_DUEL},
         a_arm=pair.a_arm,

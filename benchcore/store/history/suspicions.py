@@ -205,7 +205,7 @@ def list_modes(
 
 
 def _of_series(key: SeriesKey | None) -> Select[tuple[SuspicionRow]]:
-    """None: of all."""
+    """The query for the suspicions of a series; None = of all series."""
     query = select(SuspicionRow).order_by(SuspicionRow.id)
     for name in KEY_COLUMNS if key else ():
         query = query.where(getattr(SuspicionRow, name).is_not_distinct_from(getattr(key, name)))

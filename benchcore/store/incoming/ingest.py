@@ -124,8 +124,7 @@ def _split_by_size(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _find_known(engine: Engine, runs: Sequence[str]) -> tuple[dict[str, str], set[str]]:
-    """Of these duel runs: the campaigns of those that the database has, and those without all
-    their rows."""
+    """The stored ones of these duel runs, each with its campaign, and those that lack rows."""
     known, incomplete = dict[str, str](), set[str]()
     with Session(engine) as session:
         for first in range(0, len(runs), _AT_ONCE):

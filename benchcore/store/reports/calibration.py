@@ -90,7 +90,7 @@ def _list_newest(engine: Engine) -> _Newest:
 
 @cache
 def _hash_rules() -> str:
-    """Of the code that judges: rates hold for today's."""
+    """Hash of the code that judges: rates hold for today's only."""
     verdict = Path(error_rates.__file__).parents[1]
     paths = [Path(__file__), *sorted(verdict.rglob("*.py"))]
     return hashlib.sha256(b"".join(each.read_bytes() for each in paths)).hexdigest()

@@ -271,7 +271,7 @@ def pick_amounts(contenders: Iterable[Mapping[str, Any]]) -> Amounts:
 
 
 def _read_amounts(engine: Engine, rows: Sequence[Mapping[str, Any]], known: Amounts) -> Amounts:
-    """Of these rows' contenders; what is not `known` is read."""
+    """The amounts of these rows' contenders; what is not `known` is read."""
     campaigns = {row["campaign"] for row in rows if row["counts"]}
     wanted = {row["duel_run"] for row in rows if row["campaign"] in campaigns}
     found = {contender: each for contender, each in known.items() if contender[0] in wanted}

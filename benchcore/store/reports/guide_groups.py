@@ -164,14 +164,14 @@ def _join(parts: Iterable[Times]) -> Times:
 
 
 def _sort(groups: Iterable[GuideGroup]) -> list[GuideGroup]:
-    """In the order of their columns."""
+    """The groups in the order of their columns."""
     return sorted(groups, key=lambda each: (*(value or "" for value in each.case), each.arms))
 
 
 def _index(
     rows: Iterable[Mapping[str, Any]], before: datetime
 ) -> dict[tuple[Any, ...], dict[_Key, Past]]:
-    """By case what is remembered of its groups, where that ends `before` what is new."""
+    """What is remembered of the groups by case, where that ends `before` the new nights."""
     found = defaultdict[tuple[Any, ...], dict[_Key, Past]](dict)
     for row in rows:
         past: Past | None = row.get("past")

@@ -26,7 +26,7 @@ class Slowness:
 
     @property
     def factor(self) -> float:
-        """At least 1."""
+        """How many times as long the slow side takes, at least 1."""
         return math.exp(self.logs[0])
 
     @property

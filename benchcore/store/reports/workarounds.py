@@ -114,7 +114,8 @@ def _describe(engine: Engine, of_series: Sequence[Row], own: Iterable[Row]) -> d
 
 
 def _find_cost(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
-    """From the newest ratio that counts of an arm with and without the flag, on this device."""
+    """The cost of a flag, from the newest ratio that counts of an arm with and without the flag, on
+    this device."""
     arms = (life["arm"], f"{life['arm']}-workaround-{flag}")
     query = (
         select(DuelRun, PairRatio)

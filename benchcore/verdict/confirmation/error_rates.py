@@ -118,7 +118,7 @@ class Rate:
 
     @property
     def share(self) -> float | None:
-        """None = no run."""
+        """The share of hits; None = no run."""
         return self.hits / self.total if self.total else None
 
     @property
@@ -179,7 +179,8 @@ def find_smallest_visible(
 
 @cache
 def _find_visible_shift(num_starts: int) -> float:
-    """In standard errors. Takes milliseconds, and each series of a page wants the same one."""
+    """The smallest shift, in standard errors, that is found with the power `POWER`. Cached, as each
+    series of a page needs the same one."""
     low, high = 0.0, 100.0
     for _ in range(50):
         middle = (low + high) / 2

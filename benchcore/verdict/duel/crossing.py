@@ -42,8 +42,8 @@ class Crossing:
 
 
 def find_crossing(points: Sequence[Point]) -> Crossing:
-    """Between the last value at which one side is shown to be faster, and the first one at which
-    the other is.
+    """Find the crossing between the last value at which one side is shown to be faster, and the
+    first one at which the other is.
 
     Between values the ratio is a straight line over the logarithm of the value, and so are the ends
     of its interval. The interval of the crossing holds every value where the ratio's interval holds

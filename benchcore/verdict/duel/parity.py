@@ -138,7 +138,8 @@ def _list_violations(side: ParitySide) -> list[str]:
 
 
 def _is_as_required(key: str, found: str, required: str) -> bool:
-    """Also where it could not be read, except for a kernel that the arm promises."""
+    """Whether a reading fulfils a requirement. It does if it could not be read, except for a kernel
+    that the arm promises."""
     excused = () if required in _OWN_KERNELS else _BESIDE_THE_POINT.get(key, ())
     return found in (required, *excused)
 

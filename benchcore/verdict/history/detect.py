@@ -141,7 +141,8 @@ def detect_shifts(
 
 
 def _exp(log: float) -> float:
-    """At most 1e304, so that values at both ends of the float range don't overflow."""
+    """The exponential, at most 1e304, so that values at both ends of the float range don't
+    overflow."""
     return math.exp(min(log, 700.0))
 
 

@@ -79,7 +79,7 @@ def list_blocks(case: Case) -> Iterator[Block]:
 
 
 def has_batch_norms(case: Case) -> bool:
-    """Else it has group norms."""
+    """Whether the network has batch norms, not group norms."""
     return case.use_case != "per_sample_grad" and case.devices == 1
 
 

@@ -117,7 +117,7 @@ def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
 
 
 def _convolve(case: Case, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """As a sum over the kernel's places."""
+    """The convolution as a sum over the kernel's taps."""
     given = {name: array.astype(np.float64) for name, array in inputs.items()}
     edge, side, batch = case.kernel // 2, case.side, case.batch
     padded = np.pad(given["images"], ((0, 0), (0, 0), (edge, edge), (edge, edge)))

@@ -30,7 +30,7 @@ class Widths:
 
     @property
     def pooled_side(self) -> int:
-        """After two convolutions without padding and pooling by two."""
+        """The side after two convolutions without padding and pooling by two."""
         return (self.side - 4) // 2
 
     @property

@@ -66,7 +66,8 @@ class _Placed:
         return self._arrange("ungroup", name, to_host(tensor))
 
     def _arrange(self, how: str, name: str, array: np.ndarray) -> np.ndarray:
-        """As the module wants it where each device has some of its features, or back."""
+        """A parameter as the module needs it where each device has some of its features, or
+        back."""
         if self.wanted.strategy != "tensor":
             return array
         return getattr(self.module, how)(name, array, self.devices)
@@ -88,7 +89,7 @@ class _Placed:
         }
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """By torch, unless `compile` is `none`."""
+        """The function compiled by torch, unless `compile` is `none`."""
         whole = self.devices == 1  # DistributedDataParallel's hooks can't be compiled
         return compile_function(function, self.wanted.compile, whole=whole)
 

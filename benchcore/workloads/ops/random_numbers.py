@@ -43,7 +43,8 @@ class Distribution:
 
     @property
     def tolerances(self) -> dict[str, float]:
-        """Per quantity of `measure_draws`. A distribution that ends earlier has no tail."""
+        """The tolerance of each quantity of `measure_draws`. A distribution that ends earlier has
+        no tail."""
         return {name: each for name, each in TOLERANCES.items() if name != "tail" or self.tail}
 
     @property

@@ -71,7 +71,7 @@ def _list_cases() -> Iterator[tuple[str, Case]]:
 
 
 def _count_cold(row: Operation, size: str, precision: Precision) -> int:
-    """As many sets of inputs as take COLD_BYTES, or as rotation makes different ones."""
+    """The number of sets of inputs that take COLD_BYTES, at most as many as rotation can make."""
     numbers = row.sizes[size]
     reals = [prod(shape) for shape in row.floats(numbers).values()]
     whole = sum(prod(shape) for shape, _ in row.indices(numbers).values())

@@ -89,7 +89,7 @@ def _transposed_convolution(images: np.ndarray, weight: np.ndarray) -> np.ndarra
 
 
 def _linspace_chain(ends: np.ndarray, size: Shape) -> np.ndarray:
-    """Between the first two ends."""
+    """The chain between the first two ends."""
     return np.square(np.sin(np.linspace(ends[0], ends[1], size[1], dtype=ends.dtype))).sum()
 
 

@@ -90,7 +90,7 @@ def shrink_first(case: object, arrays: Arrays, *, first: Sequence[str]) -> Array
 
 
 def _put_large(array: np.ndarray, rng: np.random.Generator) -> None:
-    """At some places; never at more than half of them."""
+    """Put large values at some places, never at more than half of them."""
     few = LARGE[: array.size // 2]
     array.reshape(-1)[rng.integers(0, array.size, len(few))] = few
 

@@ -34,7 +34,8 @@ CONVOLUTIONAL = ("frozen-batch-norm", "same-padding")
 
 def take_defects(*of_jax: str, attends: bool = False) -> Mapping[str, Options]:
     """The `SETTINGS` of a vision workload's spec, with these defects of JAX's model;
-    `benchcore.experiments.defect_study.switches` describes them. `attends`: the model has attention."""
+    `benchcore.experiments.defect_study.switches` describes them. `attends`: the model has
+    attention."""
     attention = (JAX_ATTENTION, TORCH_ATTENTION) if attends else ({}, {})
     return {
         "jax": {**JAX_OPTIONS, **attention[0], DEFECTS: (*of_jax, *_JAX_DEFECTS)},

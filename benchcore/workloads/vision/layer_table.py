@@ -39,7 +39,7 @@ class Layer:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """In torch's layout."""
+        """The weight's shape in torch's layout."""
         matrix = (self.outputs, self.inputs // self.groups)
         return (*matrix, self.kernel, self.kernel) if self.kernel else matrix
 

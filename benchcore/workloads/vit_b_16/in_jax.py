@@ -26,7 +26,7 @@ from benchcore.workloads.vit_b_16.spec import (
 
 
 def _norm(layers: Layers) -> nnx.LayerNorm:
-    """With a two-pass variance, as in torch: E[x^2] - E[x]^2 loses digits."""
+    """A layer norm with a two-pass variance, as in torch: E[x^2] - E[x]^2 loses digits."""
     return nnx.LayerNorm(
         FEATURES,
         epsilon=EPSILON,

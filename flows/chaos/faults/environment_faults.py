@@ -67,7 +67,7 @@ def _build_twice(trial: Trial) -> None:
 
 
 def _interrupt(number: signal.Signals) -> Callable[[Trial], None]:
-    """At a random moment of the build."""
+    """Interrupt the command at a random moment of the build."""
 
     def inject(trial: Trial) -> None:
         trial.wait_until(lambda: [*trial.state.environments.glob("*/requirements.lock")])

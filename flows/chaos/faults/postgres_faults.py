@@ -52,7 +52,7 @@ def _restart(trial: Trial) -> None:
 
 
 def _end_connections(trial: Trial) -> None:
-    """Until the night ends."""
+    """End all connections over and over until the night ends."""
     with suppress(MissedError):
         while True:
             _find(trial).end_connections()
