@@ -246,12 +246,12 @@ def _watch(engine: Engine, query: Callable[[], object]) -> list[list[str]]:
     """The plan of each query that is sent meanwhile."""
     sent: list[tuple[str, Any]] = []
 
-    def keep(*args: Any) -> None:
+    def record(*args: Any) -> None:
         sent.append((args[2], args[3]))
 
-    event.listen(engine, "before_cursor_execute", keep)
+    event.listen(engine, "before_cursor_execute", record)
     query()
-    event.remove(engine, "before_cursor_execute", keep)
+    event.remove(engine, "before_cursor_execute", record)
     explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     with engine.connect() as connection:
         return [

@@ -109,7 +109,7 @@ def _name_site(options: argparse.Namespace) -> str:
 def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per detector: F1 by class and over all, and how many of its shifts are false."""
     histories = list(simulate(options.seed, options.repeats))
-    ours, answers = _ask_all(histories, options.peer)
+    ours, answers = _run_detectors(histories, options.peer)
     quiet = [
         (history, found)
         for history, found in zip(histories, ours, strict=True)
@@ -125,14 +125,14 @@ def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _ask_all(
+def _run_detectors(
     histories: Sequence[History], peers: Sequence[str] | None
 ) -> tuple[list[Detection], dict[str, list[list[int]]]]:
     """All that we detect, and the rows that each detector reports, ours first."""
     ours = [detect_shifts(history.values, history.nights) for history in histories]
     rows = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
     wanted = _PEERS if peers is None else [peer for peer in peers if peer != "none"]
-    return ours, rows | {peer: _ask(peer, histories) for peer in wanted}
+    return ours, rows | {peer: _run_peer(peer, histories) for peer in wanted}
 
 
 def report_real(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def report_real(options: argparse.Namespace) -> list[dict[str, Any]]:
     quiet = list(real_histories.read_histories(starts))
     ratios = [history for history in quiet if history.kind == real_histories.RATIOS]
     histories = [*quiet, *real_histories.inject(ratios, options.seed, options.repeats)]
-    ours, answers = _ask_all(histories, options.peer)
+    ours, answers = _run_detectors(histories, options.peer)
     rows = [{"who": who, **score_real(histories, found)} for who, found in answers.items()]
     suspected = sum(len(found.edges) for found in ours[: len(quiet)])
     nights = sum(len(history.values) for history in quiet)
@@ -182,8 +182,8 @@ def score_real(histories: Sequence[History], answers: Sequence[Sequence[int]]) -
     }
 
 
-def _ask(peer: str, histories: Sequence[History]) -> list[list[int]]:
-    """In an environment that has the peer's package, as ours has not."""
+def _run_peer(peer: str, histories: Sequence[History]) -> list[list[int]]:
+    """What a peer finds, run in an environment with its package, which ours lacks."""
     packages = ["numpy", *([_PACKAGES[peer]] if peer in _PACKAGES else [])]
     command = [find_uv_bin(), "run", "--quiet", "--no-project", "--python", sys.executable]
     command += [part for package in packages for part in ("--with", package)]

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None, *, service: str = _SERVICE) -> 
     packages = list_packages(options.lock)
     try:
         found = (
-            ask(packages, service) if options.export is None else search(packages, options.export)
+            query(packages, service) if options.export is None else search(packages, options.export)
         )
     except (OSError, BadZipFile, ValueError) as error:
         _print(f"wanted advisories for {len(packages)} packages, but {error}; nothing was audited")
@@ -58,7 +58,7 @@ def list_packages(lock: Path) -> list[Package]:
     return [(each["name"], each["version"]) for each in packages if "registry" in each["source"]]
 
 
-def ask(packages: Sequence[Package], service: str) -> dict[Package, list[str]]:
+def query(packages: Sequence[Package], service: str) -> dict[Package, list[str]]:
     """The advisories that the service names. Raises OSError if it does not answer."""
     found: dict[Package, list[str]] = {}
     for first in range(0, len(packages), _AT_ONCE):

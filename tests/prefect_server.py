@@ -32,7 +32,7 @@ class Template:
             shutil.copytree(cls.folder, home)
 
     @classmethod
-    def keep(cls, home: Path) -> None:
+    def store(cls, home: Path) -> None:
         """Take it from a server that nobody has used yet, if there is none."""
         if cls.folder is None or cls.folder.exists() or not (home / "prefect.db").exists():
             return
@@ -83,7 +83,7 @@ def serve_prefect(
         while not _answers(environment["PREFECT_API_URL"]):
             assert time.monotonic() < deadline, (folder / "server.log").read_text()
             time.sleep(0.2)
-        Template.keep(home)
+        Template.store(home)
         yield environment
     finally:
         end(server)

@@ -12,10 +12,10 @@ def record_statements(engine: Engine, read: Callable[[], object]) -> list[tuple[
     """The text and values of each statement that `read` sends."""
     sent: list[tuple[str, Any]] = []
 
-    def keep(*args: Any) -> None:
+    def record(*args: Any) -> None:
         sent.append((args[2], args[3]))
 
-    event.listen(engine, "before_cursor_execute", keep)
+    event.listen(engine, "before_cursor_execute", record)
     read()
-    event.remove(engine, "before_cursor_execute", keep)
+    event.remove(engine, "before_cursor_execute", record)
     return sent
