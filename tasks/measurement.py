@@ -43,8 +43,8 @@ Ended = tuple[str, RunState[str]]
 
 def find_measure_tags() -> set[str]:
     """The tag `measure` if the server has the limit behind it. A temporary server has none, but a
-    task with a tag asks for limits. At that time its SQLite stores the end of the task before, so
-    it often refuses, and Prefect's client waits 2 s before it asks again."""
+    task with a tag requests limits. At that time its SQLite stores the end of the task before, so
+    it often refuses, and Prefect's client waits 2 s before its next request."""
     with get_client(sync_client=True) as client:
         try:
             client.read_global_concurrency_limit_by_name(MEASURE_LIMIT)

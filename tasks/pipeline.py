@@ -226,9 +226,9 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
 
 
 def find_night(timezone: str) -> date:
-    """The date for which this run was scheduled. Not that of its start: a run may wait for another
-    one beyond midnight. Nor that of UTC: two nights of a schedule at 1:00 in Berlin are on the same
-    one when summer time begins."""
+    """The date for which this run was scheduled, in this time zone. A run may start after midnight,
+    because it waits for another one. In UTC two nights of a schedule at 1:00 in Berlin have one
+    date when summer time begins."""
     return flow_run.scheduled_start_time.astimezone(ZoneInfo(timezone)).date()
 
 

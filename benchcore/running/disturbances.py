@@ -1,5 +1,5 @@
-"""Handles disturbances by other programs on this machine: waits until it is quiet, and measures
-disturbed duels again. So it does with duels whose environment could not be built before."""
+"""Waits until no other program disturbs this machine, and sets documents aside so that their duels
+are measured again: disturbed ones, and those whose environment could not be built before."""
 
 from __future__ import annotations
 
@@ -78,14 +78,12 @@ class SetAside:
     """Why it is measured again."""
     path: Path
     """Where the document is now."""
-    clean: Pairs
-    """Those of it that shared an undisturbed round."""
 
 
 def recover_set_aside(state: State, plan: Plan) -> list[str]:
-    """Put back a document that was set aside of each planned duel without one, as a run was killed
-    before it measured the duel again; the titles of these duels. The next ingest brings their rows
-    back. A duel of a shard that is queued or running is left to it."""
+    """Put back the document of each planned duel whose run was killed before it measured the duel
+    again; returns the titles of these duels. The next ingest brings their rows back. Duels of
+    shards that are queued or running are left to them."""
     titles, taken = list[str](), _list_taken(state, plan)
     for duel in plan.duels:
         path = result_path(state, plan.campaign, duel.duel_run)
@@ -100,8 +98,8 @@ def recover_set_aside(state: State, plan: Plan) -> list[str]:
 
 
 def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
-    """Set the documents of a plan's disturbed duels aside, in the folder `void` beside them,
-    so that they are measured again; also of those that lack an environment which is built now.
+    """Set aside the documents of a plan's disturbed duels, and of those that lacked an environment
+    which is built now, in the folder `void` beside them. These duels are then measured again;
     `restore_better_documents` puts back what was better."""
     engine = open_database(state.database_url)
     reasons = dict.fromkeys(_list_built_since(engine, state, plan), "its environment is built now")
@@ -112,9 +110,8 @@ def set_aside_void(state: State, plan: Plan) -> list[SetAside]:
         path, reason = result_path(state, plan.campaign, duel.duel_run), reasons.get(duel.duel_run)
         if reason is None or not path.exists() or duel.duel_run in taken:
             continue
-        pairs = clean[duel.duel_run]
-        aside = _move(engine, path, pairs)
-        found.append(SetAside(duel=duel, reason=reason, path=aside, clean=pairs))
+        aside = _move(engine, path, clean[duel.duel_run])
+        found.append(SetAside(duel=duel, reason=reason, path=aside))
     return found
 
 
@@ -147,9 +144,10 @@ def is_set_aside(state: State, plan: Plan) -> bool:
 
 
 def restore_better_documents(state: State, plan: Plan) -> list[str]:
-    """Put back each document that was set aside, also by a run that was killed, and has an
-    undisturbed pair that the new measurement lacks, which was ingested; also if there is none. The
-    titles of these duels; the next ingest brings their rows back."""
+    """Compare each document that was set aside, also by a run that was killed, with the new
+    measurement, which was ingested. Put it back if it has an undisturbed pair that the new one
+    lacks, or if there is no new one. Returns the titles of these duels; the next ingest brings
+    their rows back."""
     engine = open_database(state.database_url)
     clean, taken = list_clean_pairs(engine, plan.campaign), _list_taken(state, plan)
     titles = list[str]()
@@ -178,7 +176,7 @@ def _list_waiting(state: State, plan: Plan) -> Iterator[tuple[PlannedDuel, Path,
 
 
 def _read_note(note: Path) -> Pairs:
-    """Empty if a crash damaged it."""
+    """The clean pairs in a note; empty if a crash damaged it."""
     try:
         return {frozenset(pair) for pair in json.loads(note.read_text(encoding="utf-8"))}
     except (OSError, ValueError, TypeError):
@@ -204,8 +202,7 @@ def _name_note(aside: Path) -> Path:
 
 
 def _rank(aside: Path) -> tuple[bool, int]:
-    """The higher, the rather is a document put back: one that waits to be compared, then a newer
-    one."""
+    """The priority of putting a document back: one that waits to be compared, then a newer one."""
     return _name_note(aside).exists(), _read_number(aside)
 
 

@@ -33,18 +33,17 @@ def take_baseline(device: str, group: Group | None = None) -> int | None:
 
 
 def read_process(device: str, group: Group | None, baseline_bytes: int | None) -> dict[str, Any]:
-    """A document's bytes of the process. A reset makes Linux' peak its count of that moment, which
-    may lack pages that processors have not added yet, while VmRSS adds them up: a process that
-    needs no more memory would have a peak below its baseline, so the baseline is the least."""
+    """A document's bytes of the process; its peak is at least its baseline. A reset sets Linux' peak
+    to a count that may lack pages which processors have not added yet, and VmRSS includes them."""
     peak = read_peak(device, group)
     least = None if peak is None else max(peak, baseline_bytes or 0)
     return {"process_baseline_bytes": baseline_bytes, "process_peak_bytes": least}
 
 
 def read_peak(device: str, group: Group | None = None) -> int | None:
-    """Peak bytes; of a group the sum of its processes' peaks, in which libraries that they share
-    count once for each. On a GPU the bytes of the first process in use now: neither framework's
-    allocator returns memory."""
+    """Peak bytes; of a group the sum of its processes' peaks, so shared libraries count once per
+    process. On a GPU the bytes of the first process in use now: neither framework's allocator
+    returns memory."""
     if device != "cpu":
         return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     return _add(_resident_peak(pid) for pid in _list_pids(group))

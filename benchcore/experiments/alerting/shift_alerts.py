@@ -44,8 +44,8 @@ def write_shift(
 
 
 def _find_move(finding: Finding) -> Judgement:
-    """How far the ratio moved; where only the control shows that something did, how far the old
-    environment is from itself."""
+    """How far the ratio moved. If only the control moved: how far the old environment is from
+    itself."""
     moved = find_shift(asdict(finding))
     return Judgement(**moved) if moved else finding.control
 

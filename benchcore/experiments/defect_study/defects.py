@@ -86,8 +86,8 @@ def draft_study(request: StudyRequest, placement: Placement = USUAL) -> Plan:
 
 
 def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> list[tuple[Arm, ...]]:
-    """Of each duel, the fair pair first: every wrong pair is in one with it, and no side is twice
-    in a duel, even if several switches use it."""
+    """The arms of each duel, the fair pair first. Every wrong pair is in a duel with it. No side is
+    twice in a duel, even if several switches use it."""
     wanted = [each.settings for each in runnable]
     if not request.switches:
         wanted += [correction.settings for correction in list_corrections(runnable)]

@@ -67,9 +67,9 @@ def _find_position(
 
 
 def date_nights(nights: Sequence[DatedNight]) -> list[datetime]:
-    """When the nights ran, which are in the order of their dates: those that a wrong clock dated
-    ahead between the nights that came before and after them. Else they would be the last night for
-    as long, and their environments the newest ones."""
+    """When the nights ran; they come in the order of their dates. A night that a wrong clock dated
+    ahead is moved between the nights that came before and after it. Otherwise it would stay the
+    last night, and its environments the newest ones."""
     dates, ahead = [each.at for each in nights], find_ahead(nights)
     rest = [each.at for row, each in enumerate(nights) if row not in ahead]
     groups = defaultdict[int, list[int]](list)

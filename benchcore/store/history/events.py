@@ -73,8 +73,8 @@ def _record_confirmed(
 
 
 def _find_part(session: Session, row: SuspicionRow, culprit: str) -> EventRow | None:
-    """The open event of the same series, cause and direction since the same night, but until
-    another, if there is one."""
+    """The open event that this change continues: of the same series, cause, direction and first
+    night, with another last night; None = there is none."""
     query = (
         select(EventRow, SuspicionRow)
         .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)

@@ -361,7 +361,7 @@ def _set_aside(path: Path, rejected: Path, reason: str) -> Rejection | None:
 
 
 def _claim(name: str, rejected: Path) -> tuple[Path, Path]:
-    """A free name, and its file of reasons, whose exclusive creation makes the name ours."""
+    """Reserve a free name, by creating its file of reasons exclusively; returns both paths."""
     attempt = 0
     while True:
         numbered = name if attempt == 0 else f"{name.removesuffix('.json')}.{attempt}.json"

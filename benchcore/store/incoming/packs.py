@@ -34,8 +34,8 @@ def pack(folder: Path) -> int:
 
 
 def _hold(folder: Path) -> AbstractContextManager[None]:
-    """One process at a time packs or unpacks: else one that unpacks could remove the new pack of
-    another one instead of that which it has read."""
+    """Let one process at a time pack or unpack. Otherwise one that unpacks could remove a pack that
+    another one has just written."""
     return hold_lock(folder.parent / ".packs.lock")
 
 

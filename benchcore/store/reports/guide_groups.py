@@ -20,8 +20,8 @@ from benchcore.verdict.duel.physics import SENTINELS
 
 CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
 ARMS = ("a_arm", "b_arm")
-_PLACE = CASE[:4]
-"""An index of duel runs begins with them."""
+_INDEXED = CASE[:4]
+"""The columns with which an index of duel runs begins."""
 NO_FRAMEWORKS = (*SENTINELS, "noop", "digest", "faulty")
 """Workloads that measure the machine or our own code, not a framework."""
 _OF_DUEL = (
@@ -40,7 +40,7 @@ _OF_CASE = tuple(getattr(DuelRun, key) for key in CASE)
 _LONG_AGO = datetime.fromisoformat("0001-01-01T00:00:00+00:00")
 
 GIVEN = SimpleNamespace(**{key: bindparam(key) for key in CASE})
-"""The case that is given to a query when it runs."""
+"""The case as parameters of a query."""
 Times = Mapping[str, datetime | None]
 Past = Mapping[str, Any]
 """The times of a group before `until`, and `num_runs`: how many duel runs its case had by then."""
@@ -67,8 +67,8 @@ class GuideGroup:
 
 
 def equal_case(case: Any) -> list[ColumnElement[bool]]:
-    """The duel run is of this case. Only a checkpoint may be null: for a comparison of nulls
-    PostgreSQL uses no index."""
+    """The conditions that a duel run is of this case. Only a checkpoint may be null: to compare
+    nulls PostgreSQL uses no index."""
     same = [getattr(DuelRun, key) == getattr(case, key) for key in CASE if key != "checkpoint"]
     return [*same, DuelRun.checkpoint.is_not_distinct_from(case.checkpoint)]
 
@@ -78,9 +78,9 @@ def list_groups(
     campaigns: Collection[str] | None,
     remembered: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[GuideGroup]:
-    """All groups, or those of the cases that these campaigns measured. With `remembered` (rows with
-    a group's columns and its `past`) the groups have a `past`, too, and of a case that is
-    remembered only the nights since then are read."""
+    """All groups, or those of the cases that these campaigns measured. `remembered` are rows with a
+    group's columns and its `past`. With them the groups have a `past`, too, and of these rows'
+    cases only newer nights are read."""
     if campaigns is None:
         return _collect(connection.execute(_select_groups(DuelRun).where(PairRatio.kind == KIND)))
     if remembered is None:
@@ -123,8 +123,8 @@ def _select_groups(
 def _read_whole(
     connection: Connection, campaigns: Collection[str], until: datetime | None = None
 ) -> Iterable[Row[Any]]:
-    """One query for all cases: it reads the nights of these alone. It groups by the numbers of the
-    cases, as to sort many rows by the texts of a case takes longer."""
+    """Read the nights of these campaigns' cases with one query. It groups by numbers of the cases,
+    as sorting many rows by a case's texts takes longer."""
     found = _select_cases(campaigns).subquery("wanted_keys")
     number = func.row_number().over(order_by=[*found.c]).label("number")
     cases = select(*found.c, number).cte("wanted_cases")
@@ -187,13 +187,13 @@ def _read_newer(
     known: Mapping[tuple[Any, ...], Mapping[_Key, Past]],
     until: datetime,
 ) -> list[GuideGroup]:
-    """The groups of one case, from what is remembered of it and the nights since; from all nights,
-    if nothing is, or earlier ones came since."""
+    """The groups of one case, from what is remembered of it and the nights since. All nights are
+    read if nothing is remembered, or if earlier nights were stored since."""
     given = dict(zip(CASE, case, strict=True))
     past = known.get(case, {})
     start = next((each["until"] for each in past.values()), _LONG_AGO)
-    of_place = {key: given[key] for key in _PLACE}
-    counted = connection.execute(_COUNTED, {**of_place, "start": start, "end": until}).one()
+    indexed = {key: given[key] for key in _INDEXED}
+    counted = connection.execute(_COUNTED, {**indexed, "start": start, "end": until}).one()
     if any(each["num_runs"] != counted.num_before for each in past.values()):
         start, past = _LONG_AGO, {}
     rows = connection.execute(_SINCE, {**given, "start": start, "until": until})
@@ -211,9 +211,9 @@ def _count_runs(
     connection: Connection, campaigns: Collection[str], until: datetime
 ) -> Mapping[tuple[Any, ...], int]:
     """By case and device how many duel runs began before `until`."""
-    columns = [getattr(DuelRun, key) for key in _PLACE]
+    columns = [getattr(DuelRun, key) for key in _INDEXED]
     cases = select(*columns).where(DuelRun.campaign.in_(campaigns)).distinct().cte("wanted_cases")
-    same = and_(*(getattr(DuelRun, key) == getattr(cases.c, key) for key in _PLACE))
+    same = and_(*(getattr(DuelRun, key) == getattr(cases.c, key) for key in _INDEXED))
     query = select(*columns, func.count()).select_from(cases.join(DuelRun, same))
     rows = connection.execute(query.where(DuelRun.started_at < until).group_by(*columns))
     return {tuple(row[:-1]): row[-1] for row in rows}
@@ -222,7 +222,7 @@ def _count_runs(
 def _remember(
     past: Past | None, counts: Mapping[tuple[Any, ...], int], case: tuple[Any, ...]
 ) -> Past:
-    return {**(past or {}), "num_runs": counts.get(case[: len(_PLACE)], 0)}
+    return {**(past or {}), "num_runs": counts.get(case[: len(_INDEXED)], 0)}
 
 
 def _has_unchecked(connection: Connection, campaigns: Collection[str]) -> bool:
@@ -241,7 +241,7 @@ _COUNTED = select(
     func.count(case((DuelRun.started_at < bindparam("start"), 1))).label("num_before"),
     func.count().label("num_runs"),
 ).where(
-    *(getattr(DuelRun, key) == getattr(GIVEN, key) for key in _PLACE),
+    *(getattr(DuelRun, key) == getattr(GIVEN, key) for key in _INDEXED),
     DuelRun.started_at < bindparam("end"),
 )
-"""How many duel runs of a case began before `start`, and before `end`: an index knows."""
+"""How many duel runs of a case began before `start`, and before `end`: read from an index alone."""

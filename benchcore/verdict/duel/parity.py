@@ -100,8 +100,8 @@ _DRAWN = "random_numbers"
 
 
 def _can_compare_draws(a: ParitySide, b: ParitySide) -> bool:
-    """Whether the steps of both sides could be followed, or of none: not those of several
-    processes, as PyTorch has on several devices, where JAX has one process."""
+    """Whether the steps of both sides could be followed, or of neither. Steps of several processes
+    can't: on several devices PyTorch has a process each, and JAX has one."""
     return len({"host_calls" in side.manifest for side in (a, b)}) == 1
 
 

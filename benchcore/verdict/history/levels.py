@@ -260,9 +260,8 @@ def find_longest_spell(
 
 
 def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
-    """In how many nights the series was certainly at the new level before, 0 for less than
-    `KNOWN_NIGHTS`: a return changes nothing that was not there before. `logs` are the nights
-    before the change.
+    """The number of nights in which the series was certainly at the new level before, 0 if below
+    `KNOWN_NIGHTS`. Such a change is a return. `logs` are the nights before the change.
 
     Certain is a spell of `LASTING_NIGHTS` or more that is `CERTAIN` standard errors off the old
     level, and over for more than `SAME_SHIFT_NIGHTS`: until then noise may split one change in two.
