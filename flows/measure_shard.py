@@ -22,7 +22,7 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     on each GPU starts however long it may take, unless proofs took the job's time.
 
     Raises CampaignIncompleteError at the end if a duel left no result, and at once if this node
-    does not see the folder that the shard was written into.
+    does not share the folder of the shard.
     """
     root = str(default_root())
     opened = measurement.open_shard(campaign, shard, token, root)

@@ -235,9 +235,9 @@ def find_night(timezone: str) -> date:
 def end_night(
     campaign: str, root: str, keep_nights: int | None, outcome: dict[str, Any] | None
 ) -> None:
-    """Report whether nothing of the night counts (`outcome` is None where it has no result), its
-    suspicions and the events that it closed, send alerts that wait, and remove what only older
-    nights than these need (if any)."""
+    """Report a night in which nothing counts, its suspicions, and the events that it closed. Send
+    alerts that wait. Remove what only nights before the newest `keep_nights` need, unless None.
+    `outcome` is None if the night has no result."""
     if outcome is not None:
         report_void(outcome, root)
     report_suspicions(campaign, root)

@@ -301,9 +301,8 @@ class BoundProgram:
         return self._blocks().check_long(run_steps, synchronise, most, random=random)
 
     def check_learning(self, learn: Callable[[], object], synchronise: Synchronise) -> None:
-        """Training on the first batch of a data set as an epoch does, by `learn`, which returns the
-        loss, must lead to where the proven step leads on the same batch. Raises
-        StepUnlikeProofError."""
+        """Train on the first batch of a data set as an epoch does, by `learn`, which returns the
+        loss. Raises StepUnlikeProofError unless that leads to where the proven step leads."""
         program, start, precision = self.program, self._start.params, self._case.precision
         program.use_random(False)
         program.reset(start)

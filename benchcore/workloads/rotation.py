@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def roll(inputs: Mapping[str, np.ndarray], buffers: int) -> list[dict[str, np.ndarray]]:
-    """As many sets of inputs, the first as given, no two of them the same.
+    """Make `buffers` different sets of inputs, the first as given.
 
-    The first array is moved on along its first axis, or along its last one where the first is too
-    short, or through all of its numbers where both are. The others stay, so that images meet other
+    The first array is moved on along its first axis. If that is too short, it is moved along its
+    last one, or through all of its numbers. The others stay, so that images meet other
     labels: every set is another batch, and the same work.
     """
     sets = [dict(inputs) for _ in range(buffers)]

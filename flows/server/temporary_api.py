@@ -44,8 +44,8 @@ _SPACE_BYTES = 10_000_000
 
 
 def set_prefect_defaults(state: State) -> None:
-    """Set defaults for Prefect: its home is in the state folder, telemetry is off, its log goes to
-    its API and not to the console, and without PREFECT_API_URL it starts a temporary server."""
+    """Set defaults for Prefect: its home is in the state folder, telemetry is off, and its log goes
+    to its API, not to the console. Without PREFECT_API_URL it starts a temporary server."""
     defaults = {
         "PREFECT_HOME": str(state.root / "prefect"),
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
@@ -70,8 +70,8 @@ def start_temporary_api() -> str:
     It requires a password, ends with this process, however that ends, and is started again if it
     dies.
 
-    It is in a session of its own: a terminal sends Ctrl-C to every process of its group, and if the
-    server died of it, the flow would try for minutes to report that it was interrupted.
+    It has a session of its own, because a terminal sends Ctrl-C to every process of its group.
+    Without the server the flow would try for minutes to report that it was interrupted.
     """
     if named := os.environ.get("PREFECT_API_URL"):
         return named

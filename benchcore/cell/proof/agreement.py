@@ -51,8 +51,8 @@ def compare_all(
     tolerances: Mapping[str, float],
     near_kinks: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row for each pair of contenders and each quantity that must agree by the workload's spec,
-    of the start and moment at which the two differed most.
+    """One row per pair of contenders and quantity that must agree by the workload's spec: of the
+    start and moment at which the two differed most.
 
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
     relative L2 distance. A quantity that one side doesn't have does not agree. A row with a wider

@@ -54,7 +54,7 @@ def import_tables(
 ) -> dict[str, int]:
     """Fill a database without rows from the files of `export_tables`; rows of each table.
 
-    Raises UserError if the folder is not one of these, or of another version of the tables, and
+    Raises UserError if the folder is not one of these, or of another version of the tables. Raises
     DamagedFileError if a file is damaged, or has other rows than were written.
     """
     rows = _read_manifest(folder)

@@ -111,8 +111,8 @@ def _read_contenders(
     whole_starts: bool = False,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frame as it was measured, without earlier passes and the shares of ceilings, and that of
-    the starts, unless they are whole with only the columns that the first needs. Starts are read
-    last: what is stored meanwhile has no contender without its starts."""
+    the starts. Without `whole_starts` the latter has only the columns that the first needs. Starts
+    are read last: what is stored meanwhile has no contender without its starts."""
     of_duel = _OF_DUEL if only is None else ("passes_of",)
     query = select_columns(
         *CASE,

@@ -74,9 +74,9 @@ def profile_frame(
 ) -> pd.DataFrame:
     """One row per contender run that was profiled: where the time of a step goes.
 
-    The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
-    kernels, `grad_mode`, what torch saved for a backward pass, and `unlike_graphs`, why its CUDA
-    graphs are not those of the manifest ("" = they are). `profiles`: those, if they were read.
+    The columns are those of `benchcore.verdict.duel.step_profile.StepProfile`, and `longest` (its
+    longest kernels), `grad_mode` (what torch saved for a backward pass) and `unlike_graphs` (why
+    its CUDA graphs are not those of the manifest, "" = they are). `profiles`: those already read.
     """
     query = select_columns(
         *CASE,

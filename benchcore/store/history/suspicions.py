@@ -126,8 +126,8 @@ def _read_in_parts(engine: Engine, campaign: str | None) -> Iterator[list[Series
 
 @dataclass(frozen=True)
 class _Stored:
-    """Suspicions by series, the day of the newest shift of each that a person has accepted as the
-    level to compare with, and the suspicions whose event is open."""
+    """Suspicions by series; by series the day of the newest shift that a person accepted as the
+    level to compare with; and the suspicions with an open event."""
 
     rows: Mapping[SeriesKey, Sequence[SuspicionRow]]
     baselines: Mapping[SeriesKey, int]

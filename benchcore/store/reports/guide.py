@@ -125,8 +125,8 @@ def list_answers(
     nights are read, and every row has its `past` to remember. `amounts` are those that were read
     already, from `pick_amounts`.
 
-    A row is the newest pair that counts, with `faster` (a framework, or None), `since` (when and
-    with which versions this lead began), the amounts of both sides as `of_a` and `of_b`, and
+    A row is the newest pair that counts. It has `faster` (a framework, or None) and `since` (when
+    and with which versions this lead began). It has both sides' amounts as `of_a` and `of_b`, and
     `break_even`. Of single operations it also has `earlier`, the newest pair that counts of earlier
     versions, or None. If no pair ever counted, `counts` is false, and `reason` is the newest one's.
     """

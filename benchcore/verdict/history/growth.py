@@ -20,8 +20,8 @@ from benchcore.verdict.history.thresholds import (
 
 @dataclass(frozen=True, kw_only=True)
 class OpenChange:
-    """A confirmed change whose event is open and that may go on: the days that it compared, its new
-    level over the old one, and the day of the anchor that it was measured from if it is a drift."""
+    """A confirmed change that may go on, as its event is open: the days that it compared, and its
+    new level over the old one. Of a drift also the day of the anchor that it was measured from."""
 
     before: int
     after: int

@@ -281,8 +281,8 @@ def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
 
 
 def _list_spells(logs: np.ndarray, old: float, new: float) -> list[tuple[int, int]]:
-    """The rows (from, to before) of nights in a row that were nearer to the new level than to the
-    old one, by medians of three nights, and were followed by others."""
+    """Spells as rows (from, to before): consecutive nights nearer to the new level than to the old
+    one, by medians of three nights. The last nights are no spell, as others must follow it."""
     if len(logs) < 5 or old == new:
         return []
     smooth = np.median(np.lib.stride_tricks.sliding_window_view(logs, 3), axis=1)
