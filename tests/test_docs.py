@@ -34,6 +34,7 @@ from benchcore.running.sites import Site, load_site
 from benchcore.running.slurm.allocation import Allocation
 from benchcore.state import State
 from benchcore.variables import VARIABLES
+from dashboards.website.pages import PAGES as DASHBOARD_PAGES
 from data_checks.suites import list_suites
 from flows.cli.main import app, load_commands
 from flows.server.automations import list_automations
@@ -110,6 +111,12 @@ def test_the_pictures_are_on_the_site(built: Path) -> None:
 def test_the_readme_lists_every_variable_as_the_code_does() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", PAGES[0].read_text(), re.MULTILINE)
     assert dict(rows) == {each.name: each.meaning for each in VARIABLES}
+
+
+def test_the_manual_explains_every_page_of_the_dashboard() -> None:
+    text = (ROOT / "docs" / "dashboard.md").read_text()
+    explained = set(re.findall(r"^(?:- )?\*\*(\w+)\*\*", text, re.MULTILINE))
+    assert explained == {each.nav or each.title for each in DASHBOARD_PAGES}
 
 
 def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
