@@ -119,6 +119,12 @@ def test_the_manual_explains_every_page_of_the_dashboard() -> None:
     assert explained == {each.nav or each.title for each in DASHBOARD_PAGES}
 
 
+def test_every_page_of_the_manual_ends_with_what_to_do_next() -> None:
+    pages = [each for each in (ROOT / "docs").glob("*.md") if each.name != "index.md"]
+    lacking = [each.name for each in pages if "\n\nNext: " not in each.read_text()[-400:]]
+    assert len(pages) > 20 and not lacking
+
+
 def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
     tmp_path: Path,
 ) -> None:
