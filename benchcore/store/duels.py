@@ -86,7 +86,7 @@ def count_duels(session: Session, campaigns: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def read_starts(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:
+def read_duel_runs(engine: Engine, duel_runs: Collection[str]) -> list[DuelRecord]:
     """Read these duel runs, as `read_duels` does those of a campaign."""
     with begin_reading(engine) as connection, Session(connection) as session:
         return _read_records(session, DuelRun.id.in_(duel_runs))

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, Row, select
 from sqlalchemy.orm import Session
 
 from benchcore.protocol import METHOD
-from benchcore.store.duels import read_starts
+from benchcore.store.duels import read_duel_runs
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.history.series import IN_SERIES, find_newest_day
 from benchcore.store.models import (
@@ -212,7 +212,7 @@ def _read_starts(engine: Engine, duels: _Newest) -> dict[str, tuple[CalibrationR
         slowdowns = _read_slowdowns(session, duels)
     return {
         each.duel_run: _read_start(each, duels[each.duel_run], slowdowns[each.duel_run])
-        for each in read_starts(engine, duels)
+        for each in read_duel_runs(engine, duels)
     }
 
 
