@@ -91,7 +91,7 @@ def _compare(past: _Night, now: _Night, num_starts: int) -> dict[str, object]:
     found: dict[str, object] = {"cases": len(cases)}
     for name, counts in (("equal", [num_starts] * len(cases)), ("shared", shared)):
         given = list(zip(cases, counts, strict=True))
-        halves = [now[case].estimate_half_width(limits, count) for case, count in given]
+        halves = [now[case].expect_half_width(limits, count) for case, count in given]
         minutes = sum(count * past[case].start_s for case, count in given) / 60
         found[name] = {**_summarise(halves), "minutes": round(minutes, 1)}
     return found

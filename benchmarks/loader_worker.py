@@ -59,6 +59,7 @@ def main() -> None:
         trainer.loader.take_digest()
         runtime.synchronise((training.pending(), placed))
         began = time.perf_counter_ns()
+        loss: object = None
         for batch in placed:
             loss = training.learn(batch)
         runtime.synchronise((training.pending(), loss))

@@ -53,8 +53,8 @@ def main() -> None:
     parser.add_argument("--keep", type=int, default=30)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deadheat-retention-") as folder:
-        nights = run_nights(open_state(Path(folder)), options.nights, options.keep)
-        rows = [_print(row) for row in nights]
+        lived = live(open_state(Path(folder)), options.nights, options.keep)
+        rows = [_print(row) for row in lived]
     store_results("retention", {"host": describe_host(), "keep": options.keep, "rows": rows})
 
 
@@ -65,14 +65,14 @@ def _print(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def run_nights(
+def live(
     state: State, num_nights: int, keep: int, *, row_every: int = ROW_EVERY
 ) -> Iterator[dict[str, Any]]:
-    """Run nights, oldest first; a row of sizes every `row_every` nights, and at the end."""
+    """Let nights pass, oldest first; a row of sizes every `row_every` nights, and at the end."""
     engine = open_database(state.database_url)
     taken = list[dict[str, float]]()
     for number in track(range(1, num_nights + 1), "nights", transient=True):
-        taken.append(run_night(state, engine, _plan(num_nights - number), keep))
+        taken.append(pass_night(state, engine, _plan(num_nights - number), keep))
         if number % row_every == 0 or number == num_nights:
             sizes = {name: size for name, size in list_sizes(state).items() if size}
             yield {
@@ -103,7 +103,7 @@ def _plan(days_ago: int) -> DemoNight:
     return dataclasses.replace(night, plan=plan, at=at)
 
 
-def run_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dict[str, float]:
+def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dict[str, float]:
     """Leave what a night leaves, store it, publish it, and remove what is too old; the seconds of
     each step."""
     campaign = night.plan.campaign

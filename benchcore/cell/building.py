@@ -33,7 +33,7 @@ def find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
     return case if other is None else dataclasses.replace(case, precision=other)
 
 
-def replace_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
+def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
     """The arrays with every parameter and running statistic from the checkpoint, if there is one.
 
     Raises WeightsUnusableError unless names, shapes and types are exactly those of the arrays.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, digest, find_case, make_start, replace_weights
+from benchcore.cell.building import bind_program, digest, find_case, make_start, put_weights
 from benchcore.cell.failures.exceptions import describe_exception
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
@@ -129,7 +129,7 @@ class ContenderServer:
         before = self.runtime.compile_seconds()
         counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device, self._group)
-        arrays = replace_weights(self._make_arrays(case), order["checkpoint"])
+        arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         self._switches.restart()
         with self._timed("build"):
             lead = self._group.lead if self._group else lambda program: program

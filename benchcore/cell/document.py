@@ -149,7 +149,9 @@ def _name_case(order: DuelOrder, case: Any) -> str:
     """The name of the case in results. With a dataset or a checkpoint no case of a spec has that
     name, so its series is separate."""
     name = order.case if order.dataset is None else name_epochs(case, order.dataset.side)
-    return name if order.checkpoint is None else f"{name}{checkpoint_suffix(order.checkpoint.sha256)}"
+    return (
+        name if order.checkpoint is None else f"{name}{checkpoint_suffix(order.checkpoint.sha256)}"
+    )
 
 
 def checkpoint_suffix(checkpoint: str) -> str:

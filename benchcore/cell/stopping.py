@@ -163,10 +163,10 @@ def why_stop(
     if len(starts) >= limits.most_starts:
         return "max_starts"
     spent = sum(start.seconds for start in starts)
-    return "budget" if spent + _estimate_next(limits, starts) > limits.budget_s else None
+    return "budget" if spent + _expect_next(limits, starts) > limits.budget_s else None
 
 
-def _estimate_next(limits: DuelLimits, starts: Sequence[FinishedStart]) -> float:
+def _expect_next(limits: DuelLimits, starts: Sequence[FinishedStart]) -> float:
     """Seconds of the next start: those of the latest start that compiled, or did not, as it will;
     without one, those of the latest."""
     cold = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]

@@ -218,7 +218,7 @@ def _pick_device(accelerator: Accelerator, report: Callable[[str], None]) -> Dev
     GPU, on a login node."""
     if accelerator == "cpu":
         return "cpu"
-    usable, found = gpu.probe_gpu()
+    usable, found = gpu.survey()
     if not usable:
         report(f"not verified on a GPU, as there is none here: {found}")
     return "cuda" if usable else ""

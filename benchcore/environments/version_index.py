@@ -74,7 +74,9 @@ class VersionIndex:
         pin = re.search(rf"^{self.framework}==(\S+)", answer.output, re.MULTILINE)
         return pin[1] if pin else None
 
-    def find_highest(self, specifier: str, candidates: Sequence[Interpreter]) -> InstallableVersion | None:
+    def find_highest(
+        self, specifier: str, candidates: Sequence[Interpreter]
+    ) -> InstallableVersion | None:
         """The highest version that any candidate can install with its dependencies."""
         offers = {each: self.query(specifier, each) for each in candidates}
         versions = sorted({offer for offer in offers.values() if offer}, key=Version, reverse=True)
@@ -85,7 +87,9 @@ class VersionIndex:
                 return found
         return None
 
-    def find_installable(self, version: str, candidates: Sequence[Interpreter]) -> InstallableVersion | None:
+    def find_installable(
+        self, version: str, candidates: Sequence[Interpreter]
+    ) -> InstallableVersion | None:
         """The first candidate with wheels for that version and for its dependencies."""
         for each in candidates:
             version_there = self.query(f"=={version}", each, dependencies=True)
@@ -104,7 +108,9 @@ class VersionIndex:
         newest = max((offer for offer in offers.values() if offer), key=Version, default=None)
         if newest is None:
             return None
-        return LaterPythonVersion(newest, next(minor for minor, offer in offers.items() if offer == newest))
+        return LaterPythonVersion(
+            newest, next(minor for minor, offer in offers.items() if offer == newest)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,11 @@ from benchcore.environments.interpreters import (
     query_python,
 )
 from benchcore.environments.templates import load_template, template_folder
-from benchcore.environments.version_index import InstallableVersion, LaterPythonVersion, VersionIndex
+from benchcore.environments.version_index import (
+    InstallableVersion,
+    LaterPythonVersion,
+    VersionIndex,
+)
 from benchcore.errors import UserError
 from benchcore.protocol import Framework
 

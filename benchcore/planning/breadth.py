@@ -97,7 +97,7 @@ def list_controls(workload: str, case: str) -> tuple[Arm, ...]:
     return CONTROL_ARMS if (workload, case) in _CONTROLS_S else ()
 
 
-def estimate_s(workload: str, case: str) -> float:
+def expect_s(workload: str, case: str) -> float:
     """Seconds that a case's duel will take on two CPU cores, environments in place."""
     took = _TOOK_S.get((workload, case), _USUAL_S)
     return took + _CONTROLS_S.get((workload, case), 0.0)

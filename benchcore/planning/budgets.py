@@ -25,7 +25,7 @@ class PairSpread:
     starts: float
     compilations: float
 
-    def estimate_half_width(self, limits: DuelLimits, num_starts: int) -> float:
+    def expect_half_width(self, limits: DuelLimits, num_starts: int) -> float:
         """Half of the 95 % interval that so many starts are expected to give, at least two: the
         wider one of two, as in `benchcore.cell.stopping.nested_half_width`."""
         groups = min(num_starts, limits.compilations)
@@ -43,9 +43,9 @@ class EarlierDuels:
     start_s: float
     pairs: tuple[PairSpread, ...]
 
-    def estimate_half_width(self, limits: DuelLimits, num_starts: int) -> float:
+    def expect_half_width(self, limits: DuelLimits, num_starts: int) -> float:
         """Half of the 95 % interval of the widest pair."""
-        return max(each.estimate_half_width(limits, num_starts) for each in self.pairs)
+        return max(each.expect_half_width(limits, num_starts) for each in self.pairs)
 
 
 def share_budgets(plan: Plan, find_earlier: Callable[[PlannedDuel], EarlierDuels | None]) -> Plan:
@@ -107,9 +107,9 @@ def _find_next(
     gains = dict[int, float]()
     for index, (limits, earlier) in enumerate(duels):
         count = starts[index]
-        half = earlier.estimate_half_width(limits, count)
+        half = earlier.expect_half_width(limits, count)
         if count < limits.most_starts and half > limits.target and earlier.start_s <= left_s:
-            gained = half - earlier.estimate_half_width(limits, count + 1)
+            gained = half - earlier.expect_half_width(limits, count + 1)
             gains[index] = gained / earlier.start_s
     best = max(gains, key=gains.__getitem__, default=None)
     return best if best is not None and gains[best] > 0 else None

@@ -27,7 +27,7 @@ def rank_duel(duel: PlannedDuel) -> int:
     return 2 if duel.workload in SENTINELS else 1 if duel.track == DEFAULT_TRACK else 0
 
 
-def estimate_night_s(duels: Iterable[PlannedDuel], expected_s: Callable[[PlannedDuel], float]) -> float:
+def expect_night(duels: Iterable[PlannedDuel], expected_s: Callable[[PlannedDuel], float]) -> float:
     """Seconds of a night of these duels on one device, with environments and proofs in place."""
     return AROUND_S + sum(expected_s(duel) + BETWEEN_S for duel in duels)
 
@@ -51,7 +51,7 @@ def fit_hours(plan: Plan, hours: float, expected_s: Callable[[PlannedDuel], floa
     compared = [duel for duel in ranked if rank_duel(duel) == 1 and len(duel.contenders) > 1]
     if compared and not any(duel.duel_run in kept for duel in compared):
         sentinels = [duel for duel in ranked if rank_duel(duel) == 2]
-        least_s = estimate_night_s([*sentinels, min(compared, key=expected_s)], expected_s)
+        least_s = expect_night([*sentinels, min(compared, key=expected_s)], expected_s)
         raise UserError(
             "wanted enough hours for one duel with its sentinels, "
             f"{math.ceil(least_s / 36) / 100:g} at least, "

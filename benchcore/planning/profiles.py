@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchcore.errors import UserError
-from benchcore.planning.breadth import estimate_s, list_arms, list_breadth, list_controls
+from benchcore.planning.breadth import expect_s, list_arms, list_breadth, list_controls
 from benchcore.planning.seed0 import CELLS, Cell
 from benchcore.planning.tracks import (
     CONTROL_ARMS,
@@ -297,7 +297,7 @@ def breadth() -> Profile:
             workload=workload,
             case=case,
             arms=(*list_arms(workload, case), *list_controls(workload, case)),
-            expected_s=estimate_s(workload, case),
+            expected_s=expect_s(workload, case),
         )
         for workload, case in list_breadth()
     ]

@@ -74,7 +74,7 @@ def _identify(device: str, count: int) -> list[str]:
 def _list_gpus() -> list[str]:
     """The UUIDs of this process's GPUs, in CUDA's order. Their numbers name nothing: Slurm may
     count the GPUs of every job from 0. Without NVML, as CUDA_VISIBLE_DEVICES names them."""
-    gpus = gpu.list_gpus() if gpu.probe_gpu()[0] else []
+    gpus = gpu.list_gpus() if gpu.survey()[0] else []
     boards = [each["uuid"] or f"number {index}" for index, each in enumerate(gpus)]
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return boards

@@ -116,7 +116,7 @@ def _environment_paths(plan: Plan, request: str, state: State) -> tuple[Path, Pa
 
 def find_accelerator() -> Accelerator:
     """`cuda` where NVML shows a GPU, else `cpu`."""
-    usable, _ = gpu.probe_gpu()
+    usable, _ = gpu.survey()
     return "cuda" if usable else "cpu"
 
 

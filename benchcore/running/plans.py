@@ -134,7 +134,9 @@ def plan_campaign(
     Raises UserError if the saved plan has another profile, site or pool, or was made for other
     hours or another Python. None of pool, hours and Python means the saved plan's.
     """
-    path = campaign_folder(state, placement.campaign or name_night(profile.name, night)) / "plan.json"
+    path = (
+        campaign_folder(state, placement.campaign or name_night(profile.name, night)) / "plan.json"
+    )
     if path.exists():
         plan = _load_saved(path)
         _check_same_request(plan, profile, placement, hours)
@@ -225,7 +227,7 @@ def draft_night(
         calibration=number_tonight(profile, night or today()),
     )
     if hours is not None:
-        plan = fit_hours(plan, hours, estimate_durations(state, plan.site))
+        plan = fit_hours(plan, hours, expect_durations(state, plan.site))
     return share_budgets(plan, _find_earlier(state, plan.site))
 
 
@@ -242,7 +244,7 @@ def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
     )
 
 
-def estimate_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
+def expect_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """How many seconds a duel took on earlier nights; the plan's guess before there are any."""
     from benchcore.store.earlier.nights import describe_kind, read_durations
 
@@ -318,7 +320,9 @@ def _tune(
     return found, [*notes, *(f"left out: {each}" for each in missing)]
 
 
-def draft_named(profile: Profile, stem: str, placement: Placement, state: State | None = None) -> Plan:
+def draft_named(
+    profile: Profile, stem: str, placement: Placement, state: State | None = None
+) -> Plan:
     """`draft_plan` for a user's request: without a name its campaign is named after `stem` and
     the time."""
     name = placement.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"

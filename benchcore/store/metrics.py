@@ -54,8 +54,8 @@ class Metric:
         return log_ratio if self.better == "lower" else -log_ratio
 
     def factors(self, logs: tuple[float | None, ...]) -> dict[str, float | None]:
-        """A newer amount over the older one as `ratio`, and its interval `low` to `high`. `logs` are
-        the logs of the same three, above 0 = the newer one is better."""
+        """A newer amount over the older one as `ratio`, and its interval `low` to `high`. `logs`
+        are the logs of the same three, above 0 = the newer one is better."""
         log_ratio, low, high = logs
         ends = swap_sides(log_ratio, low, high) if self.better == "lower" else logs
         named = zip(("ratio", "low", "high"), ends, strict=True)

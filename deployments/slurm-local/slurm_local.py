@@ -359,7 +359,7 @@ def _wait(what: str, happened: Callable[[], bool], *, seconds: float = 30) -> No
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     folder = Path(os.environ.get("DEADHEAT_STATE") or "state") / "slurm"
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("what", choices=("install", "start", "stop", "status", "env"))
     parser.add_argument("--folder", type=Path, default=folder, help="default %(default)s")
     parser.add_argument("--nodes", type=int, choices=range(1, 17), default=2, metavar="1..16")

@@ -33,7 +33,7 @@ from flows.chaos.faults.slurm_faults import SLURM_FAULTS
 from flows.chaos.faults.up_faults import UP_FAULTS
 from flows.chaos.night import CAMPAIGN, draft_chaos
 from flows.chaos.own_slurm import SITE, OwnSlurm, serve_slurm
-from flows.chaos.starting import accept_interrupts
+from flows.chaos.starting import heed_interrupts
 from flows.chaos.trial import Layer, MissedError, Server, Trial, TrialOutcome, run_trial
 from flows.server.temporary_api import set_prefect_defaults, start_temporary_api
 
@@ -82,7 +82,7 @@ def choose_faults(layer: Layer, only: str | None, *, short: bool) -> list[Fault]
 def make_template(layer: Layer, folder: Path, stack: ExitStack) -> StateTemplate:
     """Plan a night, provide what it needs, and run it once without a fault. Services of all trials
     end with `stack`."""
-    accept_interrupts()
+    heed_interrupts()
     template = _plan(layer, folder, stack)
     trial = _make_trial(template, folder / "reference", random.Random(0))
     outcome = run_trial("none", do_nothing, do_nothing, trial)

@@ -32,7 +32,7 @@ class RunningNight(Protocol):
         ...
 
 
-def accept_interrupts() -> None:
+def heed_interrupts() -> None:
     """Let nights end by SIGINT. A shell has its jobs in the background ignore it, and they would
     inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -11,10 +11,10 @@ import typer
 from benchcore.errors import UserError
 from benchcore.names import format_percent
 from benchcore.planning import matrix
-from benchcore.planning.hours import estimate_night_s
+from benchcore.planning.hours import expect_night
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
-from benchcore.running.plans import draft_night, estimate_durations, open_existing
+from benchcore.running.plans import draft_night, expect_durations, open_existing
 from benchcore.state import State
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
@@ -72,7 +72,7 @@ def plan(
     if as_json:
         print_json(matrix.plan_document(drafted))
         return
-    expected_s = estimate_durations(folder, drafted.site)
+    expected_s = expect_durations(folder, drafted.site)
     rows = [
         {
             "duel": duel.title,
@@ -85,7 +85,7 @@ def plan(
         for duel in drafted.duels
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
-    expected_h = estimate_night_s(drafted.duels, expected_s) / 3600
+    expected_h = expect_night(drafted.duels, expected_s) / 3600
     on_top = "missing environments and first proofs come on top"
     print_line(f"{len(rows)} duels, about {expected_h:.1f} h; {on_top}")
     print_notes(drafted.notes)

@@ -19,7 +19,7 @@ from dashboards.website.files import WebsiteFiles
 def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"environment": 100_000, "duel": 10_000, "page of Data Docs": 1_000}
     monkeypatch.setattr(retention, "SIZES", sizes)
-    rows = list(retention.run_nights(state, 5, 2, row_every=3))
+    rows = list(retention.live(state, 5, 2, row_every=3))
     assert [row["nights"] for row in rows] == [3, 5]
     assert all(len(row["seconds"]) == 7 and min(row["seconds"].values()) > 0 for row in rows)
     engine = open_database(state.database_url)
@@ -45,7 +45,7 @@ def test_nights_are_pruned_as_a_night_prunes(state: State, monkeypatch: pytest.M
     monkeypatch.setattr("benchcore.running.retention.list_open_environments", lambda engine: needed)
     engine = open_database(state.database_url)
     for days_ago in (3, 2, 1, 0):
-        retention.run_night(state, engine, retention._plan(days_ago), keep=1)
+        retention.pass_night(state, engine, retention._plan(days_ago), keep=1)
         needed.update(each.key for each in list_environments(state))
     engine.dispose()
     assert {each.key for each in list_environments(state)} == needed

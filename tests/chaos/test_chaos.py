@@ -73,8 +73,8 @@ def test_nothing_is_lost_or_doubled(template: StateTemplate, name: str, tmp_path
 _INTERRUPTED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from flows.chaos.starting import accept_interrupts, start_command
-accept_interrupts()
+from flows.chaos.starting import heed_interrupts, start_command
+heed_interrupts()
 night = start_command(("sleep", "30"), os.environ, Path(sys.argv[1]))
 night.send_signal(signal.SIGINT)
 print(night.wait(20))

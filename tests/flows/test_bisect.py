@@ -94,11 +94,10 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
     patched.setattr(
         "benchcore.experiments.changes.bisect.find_candidates", lambda *given: candidates
     )
+    patched.setattr("benchcore.experiments.changes.dependencies.compare_ends", lambda *given: pair)
     patched.setattr(
-        "benchcore.experiments.changes.dependencies.compare_ends", lambda *given: pair
-    )
-    patched.setattr(
-        "benchcore.experiments.changes.dependencies.make_refusal_check", lambda pair: lambda moved: None
+        "benchcore.experiments.changes.dependencies.make_refusal_check",
+        lambda pair: lambda moved: None,
     )
     patched.setattr("benchcore.experiments.changes.dependencies.build", build)
 

@@ -40,7 +40,7 @@ def _nvml() -> Any:
     return pynvml
 
 
-def probe_gpu() -> tuple[bool, str]:
+def survey() -> tuple[bool, str]:
     """Whether there is a usable GPU, and a description of it or of the reason."""
     try:
         import pynvml
@@ -73,7 +73,7 @@ def _read_driver(nvml: Any) -> str:
 
 def driver_cuda() -> int | None:
     """The major version of CUDA that the driver supports, such as 12 or 13; None = unknown."""
-    usable, _ = probe_gpu()
+    usable, _ = survey()
     if not usable:
         return None
     nvml = _nvml()
@@ -99,7 +99,7 @@ def _list_boards(nvml: Any) -> tuple[list[Any], int]:
 
 def absence_reason(index: int) -> str | None:
     """Why there is no GPU with that index, or none whose model is known; None = there is one."""
-    usable, found = probe_gpu()
+    usable, found = survey()
     if usable:
         nvml = _nvml()
         try:

@@ -33,8 +33,8 @@ def take_baseline(device: str, group: Group | None = None) -> int | None:
 
 
 def read_process(device: str, group: Group | None, baseline_bytes: int | None) -> dict[str, Any]:
-    """A document's bytes of the process; its peak is at least its baseline. A reset sets Linux' peak
-    to a count that may lack pages which processors have not added yet, and VmRSS includes them."""
+    """A document's bytes of the process; its peak is at least its baseline. A reset sets the
+    kernel's peak to a count that may lack pages which processors have not added yet."""
     peak = read_peak(device, group)
     least = None if peak is None else max(peak, baseline_bytes or 0)
     return {"process_baseline_bytes": baseline_bytes, "process_peak_bytes": least}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchcore.cell.building import build_program, replace_weights
+from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.processes.channel import Channel, ChannelClosedError
 from benchcore.cell.processes.held_folder import HeldFolder
 from benchcore.cell.runtimes.runtime import Place, load_runtime
@@ -162,7 +162,7 @@ def follow_leader(channel: Channel) -> None:
         place=place,
     )
     runtime.try_compiler()
-    arrays = replace_weights(spec.make_arrays(case, order["seed"]), order["checkpoint"])
+    arrays = put_weights(spec.make_arrays(case, order["seed"]), order["checkpoint"])
     program = build_program(order, case, arrays)
     inputs: list[Any] = []
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchcore.cell.building import digest, replace_weights
+from benchcore.cell.building import digest, put_weights
 from benchcore.program import REFERENCE, Arrays, list_arrays
 from benchcore.protocol import METHOD, name_part
 from benchcore.workloads.contract import Spec
@@ -48,7 +48,7 @@ def save_proof(
         for key in ("precision", "label")
     )
     arrays = spec.make_arrays(labelled, message["seed"])
-    arrays = replace_weights(spec.smooth(labelled, arrays), message["checkpoint"])
+    arrays = put_weights(spec.smooth(labelled, arrays), message["checkpoint"])
     if message["test_images"]:
         with np.load(message["test_images"], allow_pickle=False) as test_images:
             arrays = put_test_images(arrays, [test_images[name] for name in test_images.files])

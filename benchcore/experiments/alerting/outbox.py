@@ -304,8 +304,7 @@ def _find_kind(alert: Mapping[str, Any]) -> str:
 
 
 def _number(kind: str, event: int, alert: Mapping[str, Any]) -> int:
-    """The number that identifies an alert: its event's, or its suspicion's if the event grew, as
-    events can grow more than once."""
+    """The number that identifies an alert: its event's, or its suspicion's if the event grew."""
     return alert["details"]["suspicion"] if kind == "grown" else event
 
 

@@ -12,7 +12,12 @@ from typing import Any
 from packaging.version import Version
 
 from benchcore.environments.version_requests import Release, parse_request
-from benchcore.experiments.changes.dependency_moves import EnvironmentPair, build, compare_ends, make_refusal_check
+from benchcore.experiments.changes.dependency_moves import (
+    EnvironmentPair,
+    build,
+    compare_ends,
+    make_refusal_check,
+)
 from benchcore.experiments.changes.pairs import (
     BisectTarget,
     PairRounds,
@@ -97,10 +102,7 @@ def run_dependency_search(
 
 
 def _list_moves(pair: EnvironmentPair) -> list[dict[str, str]]:
-    return [
-        {"package": each, "old": pair.old[each], "new": pair.new[each]}
-        for each in pair.moves
-    ]
+    return [{"package": each, "old": pair.old[each], "new": pair.new[each]} for each in pair.moves]
 
 
 def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict[str, Any]]:

@@ -66,7 +66,9 @@ def find_contender(duel: PlannedDuel, arm: str, request: ReleaseRequest) -> Plan
     )
 
 
-def draft_fresh_starts(plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign: str) -> Plan:
+def draft_fresh_starts(
+    plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign: str
+) -> Plan:
     """The fresh starts of a duel's arms in both versions: each a duel with its own seed, and on a
     Slurm site in its own allocation."""
     sides = [each for each in duel.contenders if _is_of(parse_request(each.release), request)]

@@ -104,7 +104,9 @@ class ReleaseVerdict:
         """The command that finds the package behind the largest change; None = none changed, or it
         was found."""
         found = list_blamed(self.cause)
-        return None if found or not self.largest else f"{self.largest.search_command} --dependencies"
+        return (
+            None if found or not self.largest else f"{self.largest.search_command} --dependencies"
+        )
 
 
 def plan_release(
@@ -201,7 +203,9 @@ def judge_releases(
     rows = list_certificates(engine, campaigns=[plan.campaign])
     judged = [_Judged(request=each, first=_choose(rows, each)) for each in requests]
     for each, number in _order(plan, judged):
-        again = draft_fresh_starts(plan, plan.duels[number], each.request, _name_again(plan, each, number))
+        again = draft_fresh_starts(
+            plan, plan.duels[number], each.request, _name_again(plan, each, number)
+        )
         if time.monotonic() < over:
             _measure_again(each, plan, again, state, measurer)
         else:

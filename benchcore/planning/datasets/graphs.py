@@ -39,7 +39,10 @@ class Graph:
 
 
 def read_graph(
-    path: Path, cache: Path, wanted: TrainedGraphs, report: Callable[[str], None] = lambda text: None
+    path: Path,
+    cache: Path,
+    wanted: TrainedGraphs,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Dataset:
     """Read an .npz with `features`, `edges` and `labels`, or a folder with one `.content` and one
     `.cites` file, or with Planetoid's `ind.*` files. Raises UserError."""

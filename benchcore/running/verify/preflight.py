@@ -106,7 +106,7 @@ def evaluate(observations: Iterable[Observation], needs: Needs) -> list[Readines
 
 def probe_gpus() -> Observation:
     """NVIDIA GPUs and their driver, through NVML. Not run on a GPU yet."""
-    usable, detail = gpu.probe_gpu()
+    usable, detail = gpu.survey()
     return Observation("gpu", usable, detail)
 
 

@@ -292,9 +292,7 @@ def _relocate(series: Whitened, change_points: Sequence[int]) -> list[int]:
     return placed
 
 
-def drop_spurious(
-    series: Whitened, change_points: Sequence[int], smallest: float
-) -> list[int]:
+def drop_spurious(series: Whitened, change_points: Sequence[int], smallest: float) -> list[int]:
     """Remove change points of less than `smallest` in logs, and those that a straight line between
     their neighbours explains better; after each removal the others are tested again."""
     at = np.array(change_points, int)

@@ -13,9 +13,9 @@ import numpy as np
 from benchcore.verdict.history.certainty import drop_uncertain
 from benchcore.verdict.history.change_points import (
     Whitened,
+    drop_spurious,
     find_change_points,
     join_jumps,
-    drop_spurious,
     penalty,
 )
 from benchcore.verdict.history.modes import Modes, find_modes

@@ -84,7 +84,10 @@ def suspect(
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
     at_edges = [row for row in changes if any(row == each.index for each in found.edges)]
     suspicions = [
-        *(_enclose_release(series, each, changes, [*known, *at_edges], explained) for each in shifts),
+        *(
+            _enclose_release(series, each, changes, [*known, *at_edges], explained)
+            for each in shifts
+        ),
         *(_enclose_release(series, each, changes, known, explained) for each in edges),
     ]
     for event in _suspect_changes(series, changes, conditions, found):

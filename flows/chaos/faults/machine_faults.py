@@ -226,7 +226,11 @@ MACHINE_FAULTS = (
     Fault(name="disk: renames take a second", prepare=_slow_renames),
     Fault(name="clock: jumps", prepare=_jump_clock),
     *(
-        Fault(name=f"control group: {word} out of memory", prepare=_use_group, inject=_exhaust_memory(word))
+        Fault(
+            name=f"control group: {word} out of memory",
+            prepare=_use_group,
+            inject=_exhaust_memory(word),
+        )
         for word in ("contender", "conductor", "night")
     ),
     Fault(name="limit: 40 open files", prepare=_limit("--nofile=40")),

@@ -272,7 +272,7 @@ def test_a_cuda_build_proves_itself_on_the_gpu_where_there_is_one(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(environments.gpu, "probe_gpu", lambda: (usable, "no driver"))
+    monkeypatch.setattr(environments.gpu, "survey", lambda: (usable, "no driver"))
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     messages: list[str] = []
     device = environments._pick_device("cuda", messages.append)

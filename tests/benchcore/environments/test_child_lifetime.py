@@ -50,5 +50,7 @@ def _runs(process: Path) -> bool:
 
 def test_a_tied_command_ends_as_it_would_alone() -> None:
     code = "import sys; print(sys.argv[1:]); sys.exit(3)"
-    done = subprocess.run(tie_to_thread([sys.executable, "-c", code, "a b"]), capture_output=True, text=True)
+    done = subprocess.run(
+        tie_to_thread([sys.executable, "-c", code, "a b"]), capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (3, "['a b']\n")

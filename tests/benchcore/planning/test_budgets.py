@@ -90,4 +90,4 @@ def test_the_expected_width_is_that_of_simulated_duels(num_starts: int, compilat
         logs = [offsets[each] + rng.normal(0, spread.starts) for each in of_starts]
         halves.append(nested_half_width(logs, of_starts))
     found = math.sqrt(float(np.mean(np.square(halves))))
-    assert spread.estimate_half_width(limits, num_starts) == pytest.approx(found, rel=0.2)
+    assert spread.expect_half_width(limits, num_starts) == pytest.approx(found, rel=0.2)

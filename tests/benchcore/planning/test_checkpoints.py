@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save, save_file
 
-from benchcore.cell.building import WeightsUnusableError, replace_weights
+from benchcore.cell.building import WeightsUnusableError, put_weights
 from benchcore.cell.proof.run import ProofRun
 from benchcore.environments.version_requests import Release
 from benchcore.errors import UserError
@@ -312,10 +312,10 @@ def _order(path: Path) -> dict[str, str]:
 
 def test_contenders_get_the_arrays_of_the_checkpoint_and_their_own_inputs(tmp_path: Path) -> None:
     seeded = SPEC.make_arrays(CASE, 1)
-    assert replace_weights(seeded, None) is seeded
+    assert put_weights(seeded, None) is seeded
     backwards = dict(reversed(_weights().items()))
     np.savez(tmp_path / "kept.npz", **backwards)  # type: ignore[arg-type]
-    given = replace_weights(seeded, _order(tmp_path / "kept.npz"))
+    given = put_weights(seeded, _order(tmp_path / "kept.npz"))
     assert list(given.params) == list(seeded.params)  # sketches go by this order
     assert given.inputs is seeded.inputs
     for name, array in backwards.items():
@@ -336,9 +336,9 @@ def test_a_contender_accepts_only_the_weights_of_its_network(tmp_path: Path, par
     seeded = Arrays(params={"a": np.ones(3, np.float32)}, inputs={})
     np.savez(tmp_path / "kept.npz", **params)
     with pytest.raises(WeightsUnusableError):
-        replace_weights(seeded, _order(tmp_path / "kept.npz"))
+        put_weights(seeded, _order(tmp_path / "kept.npz"))
     with pytest.raises(WeightsUnusableError):
-        replace_weights(seeded, _order(tmp_path / "gone.npz"))
+        put_weights(seeded, _order(tmp_path / "gone.npz"))
 
 
 class _Trap:

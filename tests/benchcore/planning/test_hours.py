@@ -14,7 +14,7 @@ import pytest
 from newest_releases import RELEASES
 
 from benchcore.errors import UserError
-from benchcore.planning.hours import BETWEEN_S, estimate_night_s, fit_hours
+from benchcore.planning.hours import BETWEEN_S, expect_night, fit_hours
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import load_profile
 
@@ -71,7 +71,7 @@ def test_hours_for_sentinels_alone_are_refused_with_the_fewest_that_serve(plan: 
 
 def test_a_night_takes_more_than_its_duels(plan: Plan) -> None:
     """570 s of duels, 3 s for each of five, and 23 s around them."""
-    assert estimate_night_s(plan.duels, lambda duel: SECONDS[duel.workload]) == 608.0
+    assert expect_night(plan.duels, lambda duel: SECONDS[duel.workload]) == 608.0
     assert len(_fit(plan, 608.5).duels) == 5
     assert len(_fit(plan, 607).duels) == 4
 

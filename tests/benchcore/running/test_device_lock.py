@@ -17,7 +17,7 @@ def _is_free(device: str, count: int = 1) -> bool:
 
 def _enter_job(patched: pytest.MonkeyPatch, boards: str, visible: str | None) -> None:
     """A process that may use these boards of its node, and what Slurm or a person calls them."""
-    patched.setattr(gpu, "probe_gpu", lambda: (True, "GPUs"))
+    patched.setattr(gpu, "survey", lambda: (True, "GPUs"))
     patched.setattr(gpu, "list_gpus", lambda: [{"uuid": f"GPU-{each}"} for each in boards])
     patched.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -63,7 +63,7 @@ def test_a_duel_on_several_gpus_holds_all_of_them(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_nvml_a_gpu_is_what_cuda_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "probe_gpu", lambda: (False, "no NVIDIA driver"))
+    monkeypatch.setattr(gpu, "survey", lambda: (False, "no NVIDIA driver"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with hold_device("cuda:1", lambda: None) as held:
         assert held and _is_free("cuda") and not _is_free("cuda:1")

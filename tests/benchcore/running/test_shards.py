@@ -20,7 +20,7 @@ from benchcore.planning.tracks import STDLIB, Arm
 from benchcore.protocol import DuelLimits
 from benchcore.running import shards
 from benchcore.running.packing import assign_nodes
-from benchcore.running.plans import estimate_durations
+from benchcore.running.plans import expect_durations
 from benchcore.running.shards import (
     ShardReport,
     close_shard,
@@ -262,8 +262,8 @@ def test_durations_of_earlier_nights_override_the_estimate_of_the_plan(state: St
     assert describe_kind(other.duels[0]) not in durations
     (shard,) = cut_shards(plan, state, durations, ())
     assert shard.seconds == {duel.duel_run: 180.0} and shard.num_guessed == 0
-    assert estimate_durations(state, plan.site)(duel) == 180.0
-    assert estimate_durations(state, plan.site)(other.duels[0]) == other.duels[0].expected_s
+    assert expect_durations(state, plan.site)(duel) == 180.0
+    assert expect_durations(state, plan.site)(other.duels[0]) == other.duels[0].expected_s
 
 
 def test_a_node_opens_only_the_shard_it_was_sent(state: State, plan: Plan, tmp_path: Path) -> None:

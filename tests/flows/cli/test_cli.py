@@ -211,7 +211,7 @@ def test_verify_runs_real_duels_on_a_cpu_and_stores_nothing(session_state: State
     assert {*session_state.spool.rglob("*.json"), *session_state.campaigns.glob("*")} == before
 
 
-@pytest.mark.skipif(gpu.probe_gpu()[0], reason="there is a GPU here")
+@pytest.mark.skipif(gpu.survey()[0], reason="there is a GPU here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:7", "tpu"])
 def test_verify_names_the_absent_device_with_advice(device: str, tmp_path: Path) -> None:
     done = run_here("verify", "--device", device, "--json", cwd=tmp_path)

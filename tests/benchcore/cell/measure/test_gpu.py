@@ -148,7 +148,7 @@ def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Driver]:
     def install(*boards: dict[str, Any], visible: str | None = None) -> Driver:
         driver = Driver(*boards)
         monkeypatch.setattr(gpu, "_nvml", lambda: driver)
-        monkeypatch.setattr(gpu, "probe_gpu", lambda: (True, "a GPU"))
+        monkeypatch.setattr(gpu, "survey", lambda: (True, "a GPU"))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -384,11 +384,11 @@ def test_a_survey_lists_the_gpus_it_may_use(monkeypatch: pytest.MonkeyPatch) -> 
         driver = Driver(*boards)
         for name in (each for each in dir(Driver) if each.startswith("nvml")):
             monkeypatch.setattr(real, name, getattr(driver, name), raising=False)
-        assert gpu.probe_gpu() == found
+        assert gpu.survey() == found
     monkeypatch.setattr(
         real, "nvmlSystemGetDriverVersion", lambda: _refuse(pynvml.NVML_ERROR_UNKNOWN)
     )
-    assert gpu.probe_gpu() == (False, "no GPU; driver unknown (NVML: Unknown Error)")
+    assert gpu.survey() == (False, "no GPU; driver unknown (NVML: Unknown Error)")
 
 
 def test_the_driver_names_the_cuda_it_supports(
@@ -400,5 +400,5 @@ def test_the_driver_names_the_cuda_it_supports(
     assert gpu.driver_cuda() == 12
     driver.denied = {"nvmlSystemGetCudaDriverVersion": pynvml.NVML_ERROR_UNKNOWN}
     assert gpu.driver_cuda() is None
-    monkeypatch.setattr(gpu, "probe_gpu", lambda: (False, "no NVIDIA driver"))
+    monkeypatch.setattr(gpu, "survey", lambda: (False, "no NVIDIA driver"))
     assert gpu.driver_cuda() is None

@@ -17,7 +17,11 @@ from benchcore.experiments.changes.dependencies import (
     list_other_differences,
     summarise_packages,
 )
-from benchcore.experiments.changes.dependency_moves import EnvironmentPair, compare_ends, make_refusal_check
+from benchcore.experiments.changes.dependency_moves import (
+    EnvironmentPair,
+    compare_ends,
+    make_refusal_check,
+)
 from benchcore.experiments.changes.pairs import BisectTarget
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
@@ -65,7 +69,9 @@ def test_dependencies_that_differ_move_with_the_framework_last(pair: Environment
     assert pair.release_of(frozenset(["jax"])).version == "1.1"
 
 
-def test_moves_that_the_resolver_refuses_are_reported_and_made_together(pair: EnvironmentPair) -> None:
+def test_moves_that_the_resolver_refuses_are_reported_and_made_together(
+    pair: EnvironmentPair,
+) -> None:
     path = find_path(pair.moves, make_refusal_check(pair))
     assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)

@@ -13,9 +13,9 @@ from benchcore.verdict.duel.seeds import (
     FEWEST_SEEDS,
     Pair,
     TrainedSeed,
-    permutation_p_value,
     judge_accuracies,
     judge_times,
+    permutation_p_value,
     summarise_side,
 )
 
@@ -127,6 +127,7 @@ def test_the_faster_side_has_an_interval_over_seeds() -> None:
     found = judge_times(_pair_times(a, b))
     assert (found.verdict, found.num_seeds) == ("different", 5)
     assert found.ratio == pytest.approx(2.0, rel=0.02)
+    assert found.ratio is not None
     assert found.low is not None
     assert found.high is not None
     assert 1.9 < found.low < found.ratio < found.high < 2.1, "seeds differ more than sides do"

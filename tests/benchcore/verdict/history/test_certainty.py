@@ -89,6 +89,8 @@ def test_fewer_unchanged_series_are_alarmed_than_without_this_step(
         return sum(bool(detect_shifts(np.exp(logs)).shifts) for logs in series)
 
     with_it = count_alarmed()
-    monkeypatch.setattr(detect, "drop_uncertain", lambda series, change_points, degree: change_points)
+    monkeypatch.setattr(
+        detect, "drop_uncertain", lambda series, change_points, degree: change_points
+    )
     assert with_it <= 4
     assert count_alarmed() > with_it + 2

@@ -10,8 +10,8 @@ from scipy import signal
 
 from benchcore.verdict.history.change_points import (
     Whitened,
-    find_peaks,
     drop_spurious,
+    find_peaks,
     penalty,
 )
 
@@ -66,7 +66,9 @@ def test_a_curve_is_generalised_least_squares_too_and_its_degrees_cost() -> None
     series = Whitened(logs, nights, np.full(40, 0.02), RHO)
     none, bent = series.fit([], degree=0), series.fit([], degree=2)
     assert series.curve_gain(0, 40) == pytest.approx(none.squares - bent.squares - 4)
-    assert np.ptp(series.subtract(bent.curve).fit([], degree=2).curve) == pytest.approx(0, abs=1e-12)
+    assert np.ptp(series.subtract(bent.curve).fit([], degree=2).curve) == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_the_residuals_are_the_noise() -> None:
