@@ -213,11 +213,11 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_bytes(num_bytes: float | None) -> str:
-    """Memory in MiB or GiB."""
+    """Memory in MiB, `1,413 MiB`: both sides of a pair, and all rows of a table, in one unit."""
     if num_bytes is None or is_missing(num_bytes):
         return NOT_MEASURED
     mib = num_bytes / 2**20
-    return f"{_three_digits(mib)} MiB" if mib < 1000 else f"{_three_digits(mib / 1024)} GiB"
+    return f"{_three_digits(mib)} MiB" if mib < 999.5 else f"{mib:,.0f} MiB"
 
 
 def format_average(number: float | None) -> str:

@@ -128,7 +128,9 @@ def test_durations_and_sizes_have_three_digits_and_a_unit() -> None:
     assert format_seconds(2520) == "42 min"
     assert format_seconds(9000) == "2 h 30 min"
     assert format_bytes(610e6) == "582 MiB"
-    assert format_bytes(3 * 2**30) == "3.00 GiB"
+    assert format_bytes(999.4 * 2**20) == "999 MiB"
+    assert format_bytes(999.6 * 2**20) == "1,000 MiB"
+    assert format_bytes(3 * 2**30) == "3,072 MiB", "in the unit of the row above it"
     assert format_count(0, "pair") == "no pair"
     assert format_count(2, "pair") == "2 pairs"
 

@@ -18,7 +18,7 @@ ROWS = """(values) => document.querySelector('main').append(deadheat.blocks.rend
     "ordered",
     [
         ["none", "512 \u00b5s / 2 ms", "1.52 ms", "1.6 ms", "3.00 s", "42 min", "2 h 30 min"],
-        ["999 MiB", "1.00 GiB", "1.38 GiB"],
+        ["999 MiB", "1,024 MiB", "1,413 MiB"],
         ["at once", "950 steps", "1,200 steps"],
         ["\u22125 %", "+3 %", "+12 %"],
         ["1.0e-07", "3.1e-06", "2.0e-05"],
