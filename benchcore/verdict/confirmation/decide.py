@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchcore.names import format_move, format_signed
+from benchcore.names import FRAMEWORK_NAMES, format_move, format_signed
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.confirmation.machine_check import (
     MachineCheck,
@@ -257,7 +257,7 @@ def _attribute(
     moved = [side for side in ("a", "b") if _moved(effects[side], alpha)]
     if moved:
         changes = " and ".join(
-            f"{getattr(history, side)} by {_format_change(effects[side])}" for side in moved
+            f"{_name(getattr(history, side))} by {_format_change(effects[side])}" for side in moved
         )
         culprit: CulpritSide = "both" if len(moved) == 2 else "a" if moved == ["a"] else "b"
         return culprit, f"the {history.noun} changed in {changes}"
@@ -279,6 +279,12 @@ def _attribute(
         f"{still}; whether the machine changed the ratio is open: "
         f"{_format_change(level)} from the level before"
     )
+
+
+def _name(side: str) -> str:
+    """`PyTorch (control)` of `torch (control)`."""
+    framework, *rest = side.split(" ", 1)
+    return " ".join([FRAMEWORK_NAMES.get(framework, framework), *rest])
 
 
 def _describe_steps(history: HistoryLevels) -> str:

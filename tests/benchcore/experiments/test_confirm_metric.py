@@ -122,7 +122,7 @@ def test_a_shift_of_a_metric_is_confirmed_and_its_version_named(
     assert (row["metric"], row["verdict"], row["culprit"]) == (metric, "confirmed", "jax"), row
     assert row["jax"]["ratio"] == pytest.approx(1.4, rel=0.03)
     assert row["torch"] is None
-    assert f"the {noun} changed in jax by +" in row["reason"]
+    assert f"the {noun} changed in JAX by +" in row["reason"]
     assert {duel.limits.passes for plan in starts.plans for duel in plan.duels} == {passes}
     [event] = list_events(engine)
     assert event["series"] == f"matmul tiny_op: jax-jit against torch-eager, {metric}"

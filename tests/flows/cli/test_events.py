@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
         level=0.25,
         verdict="confirmed",
         culprit="b",
-        reason="the step time changed in torch by +5.1 % (+4.1 to +6.2 %)",
+        reason="the step time changed in PyTorch by +5.1 % (+4.1 to +6.2 %)",
     )
     names = {"a": "jax", "b": "torch"}
     alert = {"text": "caused by torch: <b>", "details": {"culprit": "torch"}}
@@ -179,7 +179,7 @@ def test_looks_must_grow(starts: list[int]) -> None:
 
 def test_the_result_of_a_confirmation_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     confirmed = {"suspicion": 1, "series": "mlp tiny", "starts": 5, "culprit": "torch"}
-    answered = {"verdict": "confirmed", "reason": "the step time changed in torch by +5.1 %"}
+    answered = {"verdict": "confirmed", "reason": "the step time changed in PyTorch by +5.1 %"}
     print_confirmation(
         [{**confirmed, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}]
     )

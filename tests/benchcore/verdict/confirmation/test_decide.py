@@ -76,8 +76,8 @@ def test_the_framework_that_moved_is_named_with_how_much(
     for side in ("a", "b"):
         effect = getattr(found, side)
         assert effect.low <= moved.get(side, 0.0) <= effect.high
-    assert ("jax by" in found.reason) == ("a" in moved)
-    assert ("torch by" in found.reason) == ("b" in moved)
+    assert ("JAX by" in found.reason) == ("a" in moved)
+    assert ("PyTorch by" in found.reason) == ("b" in moved)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,11 @@ def test_what_the_nights_moved_beyond_a_framework_is_named(
     assert found.reason.endswith(found.rest) and bool(found.rest) == bool(named)
     plain = _decide(_starts(b=0.06), levels=replace(levels, after=0.26))
     assert "; in the nights" not in plain.reason
+
+
+def test_the_older_version_of_a_control_is_named_as_such() -> None:
+    found = _decide(_starts(b=0.05), levels=replace(LEVELS, a="torch", b="torch (previous)"))
+    assert "changed in PyTorch (previous) by +" in found.reason
 
 
 def test_an_environment_that_is_the_same_can_have_moved_nothing() -> None:
@@ -257,7 +262,7 @@ def test_looks_share_the_error_rate() -> None:
 
 def test_the_effect_is_reported_in_percent_of_a_steps_time() -> None:
     found = _decide(_starts(b=math.log(1.4), effect=0.001))
-    assert "torch by +40" in found.reason
+    assert "PyTorch by +40" in found.reason
 
 
 def _amounts(a_new: float, noise: float = 0.0, seed: int = 2) -> list[Start]:
