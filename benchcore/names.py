@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from benchcore.protocol import DEFAULT_TRACK
+from benchcore.protocol import DEFAULT_TRACK, Status
 
 FRAMEWORK_NAMES = {"jax": "JAX", "torch": "PyTorch", "stdlib": "Python"}
 _ARMS = {
@@ -82,6 +82,18 @@ _NETWORKS = {
     "convolution": "convolution",
 }
 _UNITS = {"m": "MiB", "g": "GiB"}
+_ENDS: Mapping[Status, str] = {
+    "ok": "finished",
+    "workaround": "needed a workaround",
+    "oom": "ran out of memory",
+    "killed": "was killed",
+    "crash": "crashed",
+    "timeout": "timed out",
+    "numerics": "computed invalid numbers",
+    "invalid_physics": "was faster than the device can be",
+    "unsupported": "is not supported",
+    "environment": "has a broken environment",
+}
 
 
 def arm_label(arm: str) -> str:
@@ -104,6 +116,11 @@ def contender_label(framework: str, version: str | None, arm: str) -> str:
     """`PyTorch 2.15.0 compiled`; None = the version is not known."""
     parts = (FRAMEWORK_NAMES.get(framework, framework), version, arm_label(arm))
     return " ".join(part for part in parts if part)
+
+
+def describe_status(status: Status) -> str:
+    """`ran out of memory` of `oom`: what a contender or a start did."""
+    return _ENDS[status]
 
 
 def name_model(workload: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchcore.names import describe_status
 from benchcore.planning.catalog import needs_proof
 from benchcore.protocol import CALIBRATION_TRACK, COMPARED, DEFECT_TRACK, ContenderIdentity
 from benchcore.store.frames.ratios import read_sides
@@ -57,8 +58,12 @@ class CheckFrames:
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row per contender."""
-    return name_rows(frames.contenders, contender="name")
+    """One row per contender; `ended` is how, in words."""
+    ended = [
+        f"it {describe_status(status)}{'' if pd.isna(stage) else f' in stage {stage}'}"
+        for status, stage in frames.contenders[["status", "stage"]].itertuples(index=False)
+    ]
+    return name_rows(frames.contenders.assign(ended=ended), contender="name")
 
 
 def planned_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -144,7 +149,8 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
     steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
     throughout = (starts["num_blocks"] > 0) & (starts["num_degraded"] == starts["num_blocks"])
     disturbed = ["throughout" if each else "not throughout" for each in throughout]
-    derived = {"clock_steps": steps, "disturbed": disturbed}
+    ended = starts["status"].map(describe_status)
+    derived = {"clock_steps": steps, "disturbed": disturbed, "ended": ended}
     unwatched = starts["unwatched"].fillna("")
     return name_rows(starts.assign(**derived, unwatched=unwatched), contender="name")
 

@@ -112,7 +112,7 @@ def list_failed_checks(night: DemoNight) -> Iterator[FailedCheck]:
         if name == void:
             yield _fail(duel, a, b, check)
         if (night.days_ago, name) in story.CRASHES:
-            yield _fail(duel, a, None, ("contenders", "finished", "status is 'crash', not 'ok'"))
+            yield _fail(duel, a, None, ("contenders", "finished", "it crashed in stage compile"))
     if night.days_ago % story.VOID_EVERY == 11:
         reason = "contenders worked on 2 different inputs, not 1"
         yield _fail(night.plan.duels[0], None, None, ("duels", "same inputs", reason))

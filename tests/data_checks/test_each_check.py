@@ -50,7 +50,7 @@ WRONG = {
     "a contender that ran out of memory": (
         lambda d: fail(d, "oom"),
         {
-            ("jax-0.9", None, "finished", "status is 'oom', not 'ok'; stage 'build': no {room}"),
+            ("jax-0.9", None, "finished", "it ran out of memory in stage build: no {room}"),
             (
                 "jax-0.9",
                 "torch-2.10",
@@ -124,7 +124,7 @@ WRONG = {
     ),
     "a start that failed and was forgotten": (
         lambda d: start(d).update(status="timeout"),
-        {("jax-0.9", None, "start finished", "start 1 has status 'timeout', not 'ok'")},
+        {("jax-0.9", None, "start finished", "start 1 timed out")},
     ),
     "a block too few": (
         lambda d: start(d)["blocks"].pop(),

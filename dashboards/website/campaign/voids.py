@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.names import name_case_in_words
+from benchcore.names import describe_status, name_case_in_words
 from benchcore.planning.matrix import PlannedDuel
 from dashboards.formatting import is_missing, one_line, side_label
 from dashboards.frames import does_count
@@ -17,6 +17,8 @@ from dashboards.website.blocks import Block, column
 from dashboards.website.gather import Campaign
 
 _LONGEST, _LONGEST_CAUSE = 240, 80
+_NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(\.\d+)?(e[+-]?\d+)?(?![\w.])")
+"""Pairs with other numbers have the same cause. A version is no number."""
 MOST_PAIRS = 20
 """Pairs that a table shows at once; more are folded."""
 
@@ -59,13 +61,13 @@ def _list_failed(
 def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
     """The cause of a void pair in a few words: a failed contender, settings, or a check."""
     for _, found in _list_failed(row, contenders):
-        return f"contender failed: {found['status']}"
+        return f"a contender {describe_status(found['status'])}"
     if row["violations"]:
         return "the two sides had different settings"
     if is_missing(row["log_ratio"]) and not row["reason"]:
         return "not measured"
     first = re.split("[:;]", str(row["reason"]), maxsplit=1)[0].strip()
-    return _cut(first, _LONGEST_CAUSE) or "no reason recorded"
+    return _cut(_NUMBER.sub("N", first), _LONGEST_CAUSE) or "no reason recorded"
 
 
 def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:

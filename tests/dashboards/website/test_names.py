@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from benchcore.names import arm_label, name_case_in_words
+from benchcore.names import arm_label, describe_status, name_case_in_words
+from benchcore.protocol import Status
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,12 @@ def test_a_case_is_named_in_words_without_repeating_itself(
 ) -> None:
     row = {"workload": workload, "case_name": case, "use_case": use_case, "batch": 32}
     assert name_case_in_words(row | {"precision": "fp32_ieee"}) == words
+
+
+def test_every_status_is_described_in_words() -> None:
+    found = {each: describe_status(each) for each in get_args(Status)}
+    assert found["oom"] == "ran out of memory" and found["crash"] == "crashed"
+    assert len(set(found.values())) == len(found) and not set(found) & set(found.values())
 
 
 @pytest.mark.parametrize(
