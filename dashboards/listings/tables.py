@@ -212,7 +212,11 @@ def _compilation(row: dict[str, Any]) -> str:
     return f"{format_seconds(cold)}, then {format_seconds(warm)}"
 
 
-def list_failed_checks(marks: Found) -> list[Row]:
+Names = Mapping[str, str]
+"""How a page calls the contenders of a duel, by their own names."""
+
+
+def list_failed_checks(marks: Found, names: Names) -> list[Row]:
     """The failed checks with their reasons. What several pairs of a duel failed for the same reason
     is listed once, with these pairs."""
     found = dict[tuple[Any, ...], list[dict[str, Any]]]()
@@ -222,7 +226,7 @@ def list_failed_checks(marks: Found) -> list[Row]:
     return [
         {
             "case": case_label(rows[0]),
-            "contender": "; ".join(dict.fromkeys(map(_pair_of_names, rows))),
+            "contender": "; ".join(dict.fromkeys(_name_concerned(each, names) for each in rows)),
             "suite": str(rows[0]["suite"]),
             "expectation": str(rows[0]["expectation"]),
             "reason": one_line(rows[0]["reason"], missing="no reason recorded"),
@@ -235,17 +239,17 @@ def list_failed_checks(marks: Found) -> list[Row]:
 _SAME_CHECK = ("suite", "expectation", "reason", "severity")
 
 
-def _pair_of_names(row: dict[str, Any]) -> str:
-    names = [str(row[key]) for key in ("contender", "other") if not is_missing(row[key])]
-    return " against ".join(names) or "the whole duel"
+def _name_concerned(row: Mapping[str, Any], names: Names) -> str:
+    known = [str(row[key]) for key in ("contender", "other") if not is_missing(row[key])]
+    return " against ".join(names.get(each, each) for each in known) or "the whole duel"
 
 
-def list_equivalence(equivalence: Found) -> list[Row]:
+def list_equivalence(equivalence: Found, names: Names) -> list[Row]:
     """The differences of both sides' results, disagreement first."""
     rows = [
         {
             "case": case_label(row),
-            "pair": f"{row['a']} against {row['b']}",
+            "pair": " against ".join(names.get(row[side], row[side]) for side in "ab"),
             "quantity": str(row["quantity"]),
             "max_relative": format_relative(row["max_relative"]),
             "l2_relative": format_relative(row["l2_relative"]),
@@ -313,7 +317,7 @@ def describe_host(host: Mapping[str, object]) -> str:
     parts = (
         host.get("cpu_model"),
         f"{host['cpus']} CPUs" if "cpus" in host else None,
-        format_bytes(float(str(memory))) if memory else None,
+        f"{float(str(memory)) / 2**30:.3g} GiB" if memory else None,
         host.get("system"),
     )
     return ", ".join(str(part) for part in parts if part)

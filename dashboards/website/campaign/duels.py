@@ -51,14 +51,14 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
         blocks.section(
             "Pairs", [fold_pairs("pairs", _explain_pairs(of_run), of_one_case=True)], id="pairs"
         ),
-        _failed_checks(campaign, of_run["failed_checks"]),
+        _failed_checks(campaign, of_run["failed_checks"], names),
         _tracebacks(raw, names),
         _times(raw, names, of_run["contenders"]),
         _stages(raw, names),
         _costs(of_run["contenders"]),
-        _equivalence(of_run["equivalence"]),
+        _equivalence(of_run["equivalence"], names),
         _limits(of_run["bottlenecks"], of_run["profiles"], names),
-        _programs(of_run["programs"]),
+        _programs(of_run["programs"], names),
         _settings(raw, names),
     ]
     return blocks.page(name_case_in_words(duel), sections)
@@ -96,10 +96,10 @@ def _head(campaign: Campaign, duel: Mapping[str, Any], ratios: Rows, contenders:
     return blocks.text(*parts, f"Its document: {document}", tone="aside")
 
 
-def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
+def _failed_checks(campaign: Campaign, failed: Rows, names: Mapping[str, str]) -> Block | None:
     rows = [
         {**row, "suite": link_suite(campaign.name, row["suite"], campaign.docs)}
-        for row in tables.list_failed_checks(failed)
+        for row in tables.list_failed_checks(failed, names)
     ]
     columns = (
         column("contender", "Contender"),
@@ -258,8 +258,8 @@ def _costs(contenders: Rows) -> Block | None:
     return shown and blocks.section("Latency, memory and energy", [shown], id="costs")
 
 
-def _equivalence(found: Rows) -> Block | None:
-    rows = tables.list_equivalence(found)
+def _equivalence(found: Rows, names: Mapping[str, str]) -> Block | None:
+    rows = tables.list_equivalence(found, names)
     columns = (
         column("pair", "Pair"),
         column("quantity", "Quantity"),
@@ -297,9 +297,12 @@ def _limits(found: Rows, profiles: Rows, names: Mapping[str, str]) -> Block | No
     return blocks.section("What limits the speed of a step?", kept, id="limits") if kept else None
 
 
-def _programs(found: Rows) -> Block | None:
+def _programs(found: Rows, names: Mapping[str, str]) -> Block | None:
     """Whether the sides of a pair of versions or settings ran the same compiled program."""
-    rows = bottlenecks.list_programs(found)
+    rows = [
+        {**row, "pair": " against ".join(names.get(e, e) for e in row["pair"].split(" against "))}
+        for row in bottlenecks.list_programs(found)
+    ]
     columns = (
         column("pair", "Pair"),
         column("verdict", "Compiled program"),

@@ -53,13 +53,13 @@ def test_what_several_pairs_failed_for_one_reason_is_listed_once() -> None:
             {"contender": "torch-eager", "other": None, "duel_run": "another"},
         )
     ]
-    rows = list_failed_checks(marks)
+    rows = list_failed_checks(marks, {"jax-jit": "JAX 0.12.0"})
     assert [(each["contender"], each["effect"]) for each in rows] == [
         (
-            "torch-compile against jax-jit; torch-eager against jax-jit; torch-eager",
+            "torch-compile against JAX 0.12.0; torch-eager against JAX 0.12.0; torch-eager",
             "does not count",
         ),
-        ("torch-eager against jax-jit", "does not count"),
+        ("torch-eager against JAX 0.12.0", "does not count"),
         ("torch-eager", "warning"),
         ("torch-eager", "does not count"),
     ]
