@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from math import log
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from data_checks.check import check_campaign
 RESULTS = Path(__file__).parent.parent / "results"
 MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
 _RATIO = re.compile(r"[\d.]+x \([\d.]+ to [\d.]+\)")
+_RATIOS_ALONE = ("train-", "nightly-", "sweep-", "compare-", "bisect-", "tune-", "tuned-")
+"""How the names of folders begin that have ratios, and no study."""
 _CROSSING = re.compile(r"(?:batch )?[\d.]+(?: models)? \(95 % interval [\d.]+ to [\d.]+")
 
 
@@ -75,6 +78,8 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         crossings = _CROSSING.findall(" ".join(chapter.split()))
         assert set(crossings) <= {*_list_crossings(engine, of_chapter)}
     assert named == len(folders)
+    for path in machine.glob("tuned/*.json"):
+        _check_winner(engine, json.loads(path.read_text()))
 
 
 def _list_crossings(engine: Engine, folders: list[Path]) -> Iterator[str]:
@@ -122,6 +127,18 @@ def _check_costs(engine: Engine, text: str) -> None:
         assert tuple(costs) in found, (case, side)
 
 
+def _check_winner(engine: Engine, winner: dict[str, Any]) -> None:
+    """Each change that a search tried has the ratio of its duel."""
+    pairs = ratio_frame(engine, winner["campaign"]).to_dict("records")
+    tried = winner["tried"]
+    assert {each["duel_run"] for each in tried} <= {row["duel_run"] for row in pairs}
+    for row in pairs:
+        for each in [each for each in tried if each["duel_run"] == row["duel_run"]]:
+            assert each["speedup"] == pytest.approx(exp(-row["log_ratio"]), rel=1e-3)  # rounded
+    last = {each["change"]: each["won"] for each in tried}  # alone, then all of them together
+    assert any(last.values()) == (winner["settings"].keys() != {"compile"})
+
+
 def _write_cost(seconds: float | None) -> str:
     return "none" if seconds is None or seconds != seconds else format_seconds(seconds)
 
@@ -130,7 +147,7 @@ def _figures(engine: Engine, folder: Path) -> Iterator[str]:
     documents = [read_document(path) for path in sorted(folder.glob("*.json"))]
     if folder.name.startswith("waterfall-"):
         yield from _figures_of_waterfall(engine, documents)
-    elif folder.name.startswith(("train-", "nightly-", "sweep-", "compare-", "bisect-")):
+    elif folder.name.startswith(_RATIOS_ALONE):
         for row in ratio_frame(engine, folder.name).to_dict("records"):
             assert row["counts"] or folder.name.startswith("nightly-")
             if not row["counts"]:

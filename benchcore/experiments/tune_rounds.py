@@ -113,19 +113,18 @@ class TuneRounds:
         measured = row is not None and failure is None
         factors = [row[key] if row and measured else None for key in ("speedup", "low", "high")]
         speedup, low, high = swap_factors(*factors)
-        counts = bool(row and measured and row["counts"] and low is not None)
+        counts = bool(row and measured and row["counts"])
         won = counts and low is not None and low > 1 + least_gain
-        lost = failure or (row["reason"] if row else "it has no ratio")
-        if counts:
-            gain = f"a gain of {format_percent(least_gain, 1)}"
-            lost = f"{gain} is not shown" if least_gain else "no gain is shown"
+        reason = failure or (row["reason"] if row else "it has no ratio")
+        if counts and low is not None and high is not None:
+            reason = name_outcome(low, high, least_gain)
         return Tried(
             change=candidate.change,
             against=candidate.best,
             settings=candidate.settings,
             won=won,
             undecided=measured and low is None,
-            reason="faster" if won else lost,
+            reason=reason,
             speedup=speedup,
             low=low,
             high=high,
@@ -148,6 +147,15 @@ class TuneRounds:
                 reason = (side["failure"] or {}).get("reason", "it needs a workaround flag")
                 return f"{side['name']}: {side['status']}: {reason}"
         return None
+
+
+def name_outcome(low: float, high: float, least_gain: float) -> str:
+    """What the interval of a speedup says of a change."""
+    if low > 1 + least_gain:
+        return "faster"
+    if high < 1:
+        return "slower"
+    return f"a gain of {format_percent(least_gain, 1)} is not shown" if least_gain else "no gain"
 
 
 def _draft(

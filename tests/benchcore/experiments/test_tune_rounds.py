@@ -11,7 +11,12 @@ import pytest
 from benchcore.environments.version_requests import Release, Request
 from benchcore.errors import UserError
 from benchcore.experiments import tune_rounds
-from benchcore.experiments.tune_rounds import TuneRequest, TuneRounds, begin_rounds
+from benchcore.experiments.tune_rounds import (
+    TuneRequest,
+    TuneRounds,
+    begin_rounds,
+    name_outcome,
+)
 from benchcore.planning.matrix import Plan
 from benchcore.planning.requests import CaseFilter, Placement
 from benchcore.running.plans import save_campaign
@@ -78,3 +83,18 @@ def test_a_search_of_something_else_is_not_resumed(
 ) -> None:
     with pytest.raises(UserError, match="wanted a search of the same versions in campaign"):
         _begin(state, monkeypatch, **changes)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least_gain", "outcome"),
+    [
+        (1.02, 1.05, 0.01, "faster"),
+        (1.005, 1.05, 0.01, "a gain of 1.0 % is not shown"),
+        (0.99, 1.05, 0.0, "no gain"),
+        (0.78, 0.85, 0.01, "slower"),
+    ],
+)
+def test_the_outcome_of_a_change_follows_from_its_interval(
+    low: float, high: float, least_gain: float, outcome: str
+) -> None:
+    assert name_outcome(low, high, least_gain) == outcome
