@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.ladder import CrashLadder
 from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.in_float32 import takes_float32
 from benchcore.cell.loader.epochs import list_tolerances
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
@@ -136,4 +137,6 @@ class Conductor:
         near_kinks = self._spec.tolerances_near_kinks(case)
         if self._order.dataset is not None:
             tolerances = near_kinks = list_tolerances(self._spec, case)
-        return agreement.compare_all(paths, tolerances, near_kinks) if paths else []
+        exact = takes_float32(case)
+        in_float32 = None if exact is None else self._spec.tolerances(exact)
+        return agreement.compare_all(paths, tolerances, near_kinks, in_float32) if paths else []

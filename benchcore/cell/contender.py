@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import bind_program, digest, find_case, make_start, put_weights
 from benchcore.cell.failures.exceptions import describe_exception
+from benchcore.cell.in_float32 import InFloat32, is_proven_in_float32
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import measure_new_shapes, probe_metrics, time_in_numpy
 from benchcore.cell.processes.channel import Channel, ChannelClosedError
-from benchcore.cell.proof.agreement import KNOWN, UNUSUAL
+from benchcore.cell.proof.agreement import IN_FLOAT32, KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.watching.switches import (
     SwitchLog,
@@ -139,6 +140,7 @@ class ContenderServer:
             self.program,
             self._run_steps,
             alone=self._group is None,
+            in_float32=InFloat32(order, case, arrays, self.runtime),
         )
         self._switches.add(self._inspection.list_switches)
         with self._timed("first_run"):
@@ -282,7 +284,7 @@ class ContenderServer:
         `before` the blocks it is of the known start. `after` them one more block shows that the
         timed steps did their work, and the products of some more steps are counted. Then the
         evidence is of a start that this process has not seen. `small` and `large` are last: see
-        `large_values`.
+        `large_values`; those in `IN_FLOAT32` are of the same program in that precision.
         """
         self._stage = "evidence"
         runtime, when = self.runtime, message["when"]
@@ -291,12 +293,17 @@ class ContenderServer:
             case.precision != "fp32_ieee" or self._order["framework"] == "stdlib"
         ):
             return []  # others have no digits left for it, and a bare interpreter no numpy
+        if when in IN_FLOAT32 and not is_proven_in_float32(case):
+            return []
         if when == "after":
             self._switches.compare()  # before anybody looks: a program may put all back later
             learn, whole = self._learn_first, message["whole"]
             self._inspection.after(self._steps_per_block, whole=whole, learn=learn)
         start = make_start(self._spec, case, self._order["seed"], when)
-        found = self.program.prove(runtime.synchronise, runtime.release, start)
+        if when in IN_FLOAT32:
+            found = self._inspection.prove_in_float32(when)
+        else:
+            found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch(), **self._inspection.take_losses(start)}
         if when == KNOWN and case.use_case == "train":
             evidence |= self.program.list_moved()
@@ -306,7 +313,7 @@ class ContenderServer:
 
             np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
             finite = all(bool(np.isfinite(each).all()) for each in found.values())
-        if finite and self._learn_first is not None and when not in UNUSUAL:
+        if finite and self._learn_first is not None and when in (KNOWN, "after"):
             self.program.check_learning(self._learn_first, runtime.synchronise)
         if when == "before" and finite:
             self._inspection.check_block(self._steps_per_block)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
+from benchcore.cell.in_float32 import InFloat32
 from benchcore.cell.proof.following.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.sharing import describe_repeated
+from benchcore.cell.proof.steps.given import Readings
 from benchcore.cell.proof.watching.host_calls import NONE
 from benchcore.cell.proof.watching.own_code import list_timed
 from benchcore.cell.proof.watching.switches import AS_SET, WORK, works_meanwhile
@@ -39,9 +41,10 @@ class Inspection:
         run_steps: RunSteps,
         *,
         alone: bool,
+        in_float32: InFloat32,
     ) -> None:
         self._runtime, self._program, self._run_steps = runtime, program, run_steps
-        self._alone = alone
+        self._alone, self._in_float32 = alone, in_float32
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
         self._works = False
@@ -103,7 +106,15 @@ class Inspection:
         runtime, program = self._runtime, self._program
         if not self._alone:
             return program.describe_kept(runtime.list_floats)
-        taken = program.describe_readings(runtime.inspect_step)
+        operations: list[str] = []
+
+        def inspect(step: Step) -> Readings | None:
+            if found := runtime.inspect_step(step):
+                operations.extend(found.operations)
+            return found
+
+        taken = program.describe_readings(inspect)
+        taken |= self._in_float32.describe(operations)
         if size := (self._products or {}).get("size"):
             self._watched |= describe_size(size, program.num_shapes)
             taken.pop(OPERATION_SIZE, None)  # of operations that differ more
@@ -127,6 +138,10 @@ class Inspection:
         if repeats(found):
             self._watched["generator"] = REPEATED
         return losses
+
+    def prove_in_float32(self, when: str) -> Mapping[str, np.ndarray]:
+        """`InFloat32.prove` of the program that the last inspected step was compared with."""
+        return self._in_float32.prove(when)
 
     def account(self, canary: Mapping[str, Any] | None, **readings: str) -> dict[str, Any]:
         """The part `effective` of a document, with further readings of the manifest."""

@@ -332,7 +332,7 @@ class StartRunner:
         index = len(self.contenders[name]["starts"]) - 1
         self._collect_evidence(name, index, process, "after")
         if len(self.contenders[name]["starts"]) == 1:  # one start's numbers are like another's
-            for when in agreement.UNUSUAL:
+            for when in (*agreement.UNUSUAL, *agreement.IN_FLOAT32):
                 self._collect_evidence(name, index, process, when)
         account = process.request(
             {"do": "finish"},

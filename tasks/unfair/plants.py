@@ -284,6 +284,8 @@ def _patch_imports(plants, plant):
     patch = plants.get(plant)
     if patch is None or patch["wrapper"]:
         return
+    if any(getattr(each, "plant", None) == plant for each in sys.meta_path):
+        return  # the same program is built once more, in float32
     module = "benchcore.workloads." + patch["file"].removesuffix(".py").replace("/", ".")
 
     class Loader(importlib.machinery.SourceFileLoader):
@@ -302,6 +304,7 @@ def _patch_imports(plants, plant):
             return spec
 
     assert module not in sys.modules, "imported before its patch"
+    Finder.plant = plant
     sys.meta_path.insert(0, Finder)
 
 

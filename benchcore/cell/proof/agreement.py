@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.proof.following.drawing import DROPPED
 from benchcore.program import read_arrays
+from benchcore.workloads.proof_inputs.kinks import widen_near_kinks
 from benchcore.workloads.proof_inputs.large_values import widen
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ LARGE = "large"
 SMALL = "small"
 """The moment whose evidence is of a start with small variances."""
 UNUSUAL = (SMALL, LARGE)
+_EXACT, _LARGE_EXACT = "float32", "large_float32"
+IN_FLOAT32 = {_EXACT: "after", _LARGE_EXACT: LARGE}
+"""The moments whose evidence is of the same program in float32, in a case of bfloat16; and those
+with the same starts."""
 MOVED, _MOVED_OFF = "moved", 0.25
 """A quantity of the known start, and its tolerance: the share of each parameter's numbers that the
 first step moves. Evidence where updates are none; rounding decides about single numbers."""
@@ -50,6 +55,7 @@ def compare_all(
     evidence: Mapping[str, Mapping[str, Path]],
     tolerances: Mapping[str, float],
     near_kinks: Mapping[str, float] | None = None,
+    in_float32: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """One row per pair of contenders and quantity that must agree by the workload's spec: of the
     start and moment at which the two differed most.
@@ -57,12 +63,16 @@ def compare_all(
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
     relative L2 distance. A quantity that one side doesn't have does not agree. A row with a wider
     tolerance is of a start `near_kinks` (None = the tolerances are the same there), or of the start
-    with large values.
+    with large values. A row with a narrower one is of the same program `in_float32`.
     """
     known = near_kinks or tolerances
     first = {name: each for name, each in known.items() if name not in _OF_LATER_STEPS}
+    exact = in_float32 or {}
     of_moment = {KNOWN: known, SMALL: first, LARGE: widen(known)}
+    of_moment |= {_EXACT: exact, _LARGE_EXACT: widen(widen_near_kinks(exact))}
     wanted = dict(tolerances)
+    if any(_name_moment(at) in IN_FLOAT32 for each in evidence.values() for at in each):
+        wanted = {**exact, **wanted}
     before = [each[at] for each in evidence.values() for at in each if _name_moment(at) == KNOWN]
     if any(_holds(path, MOVED) for path in before):
         of_moment[KNOWN] = {**known, MOVED: _MOVED_OFF}

@@ -9,7 +9,7 @@ and costs none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchcore.program import Arrays
 
@@ -47,6 +47,24 @@ def enlarge_but(case: object, arrays: Arrays, *, usual: Sequence[str]) -> Arrays
         if array.dtype == np.float32:
             _put_large(array, rng)
     return Arrays(params=params, inputs=inputs)
+
+
+def enlarge_far(
+    case: Any, arrays: Arrays, *, usual: Sequence[str], far: Mapping[str, float]
+) -> Arrays:
+    """The same, with means far from zero before a transformer's norms: what is added to all numbers
+    of some arrays, by parts of their names. A norm takes it away again, and loses all digits if its
+    variance is the difference of two means. Not in training: updates would lose them, too."""
+    arrays = enlarge_but(case, arrays, usual=usual)
+    if case.use_case == "train":
+        return arrays
+    params = dict(arrays.params)
+    for part, distance in far.items():
+        moved = {
+            name: each + each.dtype.type(distance) for name, each in params.items() if part in name
+        }
+        params.update(moved)
+    return Arrays(params=params, inputs=arrays.inputs)
 
 
 def shrink(case: object, arrays: Arrays) -> Arrays:

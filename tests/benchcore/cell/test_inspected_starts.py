@@ -10,6 +10,7 @@ from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.cell.document import add_effective
 from benchcore.cell.inspection import Inspection, describe_size
+from benchcore.cell.proof.steps.given import Readings
 from benchcore.cell.start import choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
@@ -46,7 +47,8 @@ def test_steps_that_other_processes_follow_are_checked_too(whole: bool) -> None:
         watch_step=record("watch_step", {"host_calls": "none"}),
         count_products=record("count_products", {"compiled_share": 2.0}),
     )
-    inspection = Inspection(runtime, bound, lambda *given: 0, alone=False)
+    unused: Any = SimpleNamespace()
+    inspection = Inspection(runtime, bound, lambda *given: 0, alone=False, in_float32=unused)
     inspection.check_block(5)
     assert done == ["check_block"]
     done.clear()
@@ -56,6 +58,20 @@ def test_steps_that_other_processes_follow_are_checked_too(whole: bool) -> None:
     assert done[3:] == (wanted if whole else [])
     read = {"params": "others", "strategy": "devices do 2 times the work of the step"}
     assert inspection._watched == {"host_calls": "none", **(read if whole else {})}
+
+
+def test_operations_of_an_inspected_step_are_compared_with_those_of_float32() -> None:
+    seen = Readings(arrays=[], drawn=0, operations=["mul 8"])
+    runtime: Any = SimpleNamespace(inspect_step=lambda step: seen)
+
+    def describe_readings(inspect: Any) -> dict[str, str]:
+        return {"reads": "all", "random_numbers": str(inspect(None).drawn)}
+
+    bound: Any = SimpleNamespace(describe_readings=describe_readings)
+    other: Any = SimpleNamespace(describe=lambda timed: {"operations": ", ".join(timed)})
+    inspection = Inspection(runtime, bound, lambda *given: 0, alone=True, in_float32=other)
+    wanted = {"reads": "all", "random_numbers": "0", "operations": "mul 8"}
+    assert inspection._take_readings() == wanted
 
 
 @pytest.mark.parametrize(

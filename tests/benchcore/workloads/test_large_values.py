@@ -73,6 +73,25 @@ def test_the_input_of_a_transformers_first_norm_has_a_variance_near_its_epsilon(
     assert np.abs(large.params["blocks.0.fc1.bias"]).max() == max(LARGE)
 
 
+@pytest.mark.parametrize("workload", ["text_classifier", "small_lm", "vit_b_16"])
+def test_means_before_a_transformers_norms_are_far_from_zero_but_in_training(
+    workload: str,
+) -> None:
+    """In training such numbers would leave updates without digits."""
+    spec = import_spec(workload)
+
+    def enlarge_positions(name: str) -> np.ndarray:
+        case = spec.cases[name]
+        params = spec.enlarge(case, spec.make_arrays(case, 3)).params
+        (positions,) = (each for key, each in params.items() if "pos" in key)
+        return positions.reshape(-1, positions.shape[-1]).astype(np.float64)
+
+    far = enlarge_positions("tiny_infer")
+    assert np.abs(far.mean(axis=1) / far.std(axis=1)).min() > 500
+    usual = enlarge_positions("tiny_train")
+    assert np.abs(usual.mean(axis=1) / usual.std(axis=1)).max() < 1
+
+
 def test_some_rows_of_an_operation_have_a_variance_near_an_epsilon() -> None:
     spec = import_spec("ops")
     case = spec.cases["tiny_op_layer_norm"]

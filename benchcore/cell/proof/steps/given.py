@@ -177,10 +177,14 @@ class Readings:
     """What it returns and did not compute."""
     sizes: list[int] = field(default_factory=list)
     """Of each operation, the elements of its largest array."""
+    operations: Collection[str] = ()
+    """Each operation that computes more than a number: its name and the size of its result."""
     rounded: list[tuple[str, int]] = field(default_factory=list)
     """Exponentials, logarithms and roots that it computes in bfloat16, with their elements."""
     functions: Collection[str] = ()
     """Those of `FUNCTIONS` that it computes of more than a number."""
+    one_pass: Collection[int] = ()
+    """The sizes of variances that it computes as the difference of two means."""
     programs: int = 0
     """How many compiled functions of JAX it calls."""
     own_updates: bool = False
@@ -206,6 +210,9 @@ class Readings:
             found["params"] = "others than the step reads"
         if self.programs > num_shapes:
             found["compiled_whole"] = f"{self.programs} programs"
+        if self.one_pass:
+            sizes = " ".join(str(each) for each in sorted(set(self.one_pass)))
+            found["variances"] = f"in one pass: {sizes} numbers"
         if self.own_updates:
             found["optimizer"] = "updates of its own"
         if unusual := {*self.generators} - {USUAL_GENERATOR}:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.explain.jax_products import JITS
 from benchcore.cell.explain.jax_profile import Waits, count_calls, size_first_copy
-from benchcore.cell.explain.jaxpr import list_inner, walk_equations
+from benchcore.cell.explain.jaxpr import INLINED, list_inner, walk_equations
 from benchcore.cell.nested import copy_to_host, list_arrays
 from benchcore.cell.proof.following.jax_drawing import list_branches, list_draws
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.steps.given import FUNCTIONS, ROUNDED, Readings
 from benchcore.cell.proof.watching.host_calls import join_calls, list_host_calls, list_own_calls
+from benchcore.cell.proof.watching.variances import list_in_jaxpr
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -95,8 +96,10 @@ def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -
         branches=list(list_branches(traced)),
         uncomputed=[copy_to_host(each) for each in _list_uncomputed(traced)],
         sizes=list(_list_sizes(traced)),
+        operations=list(_list_operations(traced)),
         rounded=_list_rounded(traced),
         functions=_list_functions(traced),
+        one_pass=list_in_jaxpr(traced),
         programs=0 if is_eager else _count_programs(traced),
         chosen=_list_chosen(traced),
     )
@@ -162,6 +165,14 @@ def _list_rounded(traced: Any) -> list[tuple[str, int]]:
         if each in found:
             found.remove(each)
     return found
+
+
+def _list_operations(traced: Any) -> Iterator[str]:
+    """Name and size of each operation that computes more than a number."""
+    for equation in walk_equations(traced):
+        size = max((getattr(each.aval, "size", 0) for each in equation.outvars), default=0)
+        if size > 1 and equation.primitive.name not in INLINED:
+            yield f"{equation.primitive.name} {size}"
 
 
 def _list_functions(traced: Any) -> set[str]:

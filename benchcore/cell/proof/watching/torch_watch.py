@@ -33,6 +33,7 @@ from benchcore.cell.proof.watching.host_calls import (
 from benchcore.cell.proof.watching.host_work import watch_calls
 from benchcore.cell.proof.watching.switches import AS_SET, describe_changes, keeps_tiny
 from benchcore.cell.proof.watching.torch_compiler import find_module, is_outside
+from benchcore.cell.proof.watching.variances import InOperators
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -186,12 +187,13 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
     computed: set[int] = set()
     found: dict[int, Any] = {}
     sizes: list[int] = []
+    operations: list[str] = []
     changed: set[int] = set()
     rounded: list[tuple[str, int]] = []
     functions: set[str] = set()
     generators: set[str] = set()
     memory: list[tuple[str, int]] = []
-    drawn, chosen = 0, _Chosen(torch)
+    drawn, chosen, variances = 0, _Chosen(torch), InOperators()
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal drawn
@@ -213,6 +215,9 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
         computed.update(new)
         if new:
             sizes.append(max(each.numel() for each in _list_dense(torch, (args, kwargs, out))))
+            name = func._schema.name.partition("::")[2]
+            operations.append(f"{name} {sizes[-1]}")
+            variances.see(name, args, _list_dense(torch, (args, kwargs)), _list_dense(torch, out))
         rounded.extend(_list_rounded(torch, func, args, out))
         functions.update(_name_function(torch, func, kwargs, out))
         if read_generators(torch, func, kwargs) != before:
@@ -234,7 +239,9 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
             copy_to_host(each) for each in left if each.untyped_storage()._cdata not in computed
         ],
         sizes=sizes,
+        operations=operations,
         rounded=rounded,
+        one_pass=variances.found,
         functions=functions,
         own_updates=bool(changed & _identify(torch, trained)),
         chosen=chosen.readings,

@@ -12,7 +12,7 @@ from benchcore.program import UnsupportedError
 from benchcore.workloads.contract import Spec, TrainedTexts
 from benchcore.workloads.networks.case import Case, MakeInputs, Network, Product
 from benchcore.workloads.networks.training_arrays import training_arrays
-from benchcore.workloads.proof_inputs.large_values import enlarge_but, shrink_first
+from benchcore.workloads.proof_inputs.large_values import enlarge_far, shrink_first
 from benchcore.workloads.settings import Options
 
 EPSILON = 1e-5
@@ -105,7 +105,10 @@ def _regroup(widths: Widths, name: str, array: np.ndarray, outer: tuple[int, int
     return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(array.shape)
 
 
-enlarge = partial(enlarge_but, usual=("norm", "projection.bias", "fc2.bias"))
+FAR = {"position_embedding": 1e2, "blocks.0.projection.bias": 1e3, "blocks.0.fc2.bias": 2e4}
+"""A thousand deviations of what they are added to, or some thousands where there are many
+features."""
+enlarge = partial(enlarge_far, usual=("norm", "projection.bias", "fc2.bias"), far=FAR)
 shrink = partial(shrink_first, first=("embedding",))
 """The proof inputs with large and with small values of a transformer in these names."""
 

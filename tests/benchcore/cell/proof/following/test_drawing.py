@@ -263,7 +263,8 @@ def test_a_drawing_training_is_followed_once_after_an_inspection(
 
     runtime = SimpleNamespace(draw_given=draw_given, synchronise=lambda outputs: None)
     bound: Any = SimpleNamespace(program=program)
-    inspection = Inspection(runtime, bound, lambda *given: 0, alone=True)  # type: ignore[arg-type]
+    unused: Any = SimpleNamespace()
+    inspection = Inspection(runtime, bound, lambda *given: 0, alone=True, in_float32=unused)  # type: ignore[arg-type]
     start = Arrays(params={}, inputs={})
     assert inspection.take_losses(start) == {}, "nothing was inspected"
     inspection._draws = True
