@@ -13,7 +13,10 @@ from pathlib import Path
 
 from tasks.unfair.framework_servers import FrameworkServers
 
-_EARLY = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+_EARLY = (
+    *("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+    "TORCHINDUCTOR_COMPILE_THREADS",
+)
 """Variables of ours that matter while a framework is imported for scripts."""
 
 

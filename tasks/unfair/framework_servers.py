@@ -102,6 +102,8 @@ def _list_imports(framework, order, sides):
         imports += ["torch._dynamo", "torchvision"]
     elif code.exists() and "import in_torch as vision" in code.read_text():
         imports += ["torchvision"]
+    if compiles:  # the first compilation imports it, for over a second
+        imports.append("torch._inductor.compile_fx")
     if case[-3:-1] == "_x":  # on several devices
         imports += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
     return imports

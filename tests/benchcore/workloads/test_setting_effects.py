@@ -82,7 +82,7 @@ def run(framework_python: Callable[[str], Path], framework_servers: FrameworkSer
         done = run_script(
             framework_servers,
             framework_python(framework),
-            [framework, *(["torch._dynamo"] if framework == "torch" else [])],
+            [framework, *(["torch._inductor.compile_fx"] if framework == "torch" else [])],
             _RUN,
             json.dumps(jobs),
             PYTHONPATH=str(ROOT),
@@ -117,9 +117,7 @@ def _check_equal(workload: str, case: str, one: dict[str, Any], other: dict[str,
 _UPDATES = {"foreach": "aten::_foreach_add_", "fused": "aten::_fused_sgd_"}
 
 
-def test_every_way_of_updating_computes_the_same_and_is_what_ran(
-    run: Run,
-) -> None:
+def test_every_way_of_updating_computes_the_same_and_is_what_ran(run: Run) -> None:
     ways = ("usual", "foreach", "fused", "compiled")
     jobs = [_job("mlp", "tiny_train", "torch", optimizer=each) for each in ways]
     found = dict(zip(ways, run("torch", jobs), strict=True))
@@ -145,9 +143,7 @@ def test_functions_compute_what_modules_do_and_call_none(case: str, run: Run) ->
     assert [each["model"] for each in found] == ["modules", "functions"] * 2
 
 
-def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
-    run: Run,
-) -> None:
+def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(run: Run) -> None:
     case = ("vit_b_16", "tiny_train")
     jobs = [
         _job(*case, "torch"),
