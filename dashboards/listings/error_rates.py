@@ -75,6 +75,17 @@ def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
+def answer_error_rates(found: Mapping[str, Any]) -> str:
+    """`0 of 6 runs in which nothing changed gave a false alarm: too few runs, ...`; "" without
+    such a run."""
+    alarms = next((row for row in found["rates"] if row["rate"] == "false alarms"), None)
+    if alarms is None or not alarms["total"]:
+        return ""
+    runs = f"{alarms['hits']} of {alarms['total']} {_MEANING['false alarms']} gave a false alarm"
+    note = _note(alarms, found["fewest_runs"]) or f"{_format_share(alarms)}"
+    return f"{runs}: {note}."
+
+
 def summarise_error_rates(found: Mapping[str, Any]) -> str:
     """One sentence: how many calibration runs were judged, and how many are unfinished."""
     text = f"{format_count(len(found['runs']), 'calibration run')} judged"

@@ -102,9 +102,11 @@ def facts(pairs: Iterable[tuple[str, Cell]], *, ids: Sequence[str] = ()) -> Bloc
 
 
 def chart(name: str, description: str, **datasets: Sequence[Mapping[str, Any]]) -> Block:
-    """A chart of `charts.py` with its named datasets; the description is its accessible name."""
+    """A chart of `charts.py` with its named datasets; the description is its accessible name, and
+    stands above it."""
     filled = {key: [dict(row) for row in rows] for key, rows in datasets.items()}
-    return {"kind": "chart", "spec": name, "description": description, "datasets": filled}
+    named = {"spec": name, "description": description, "caption": description}
+    return {"kind": "chart", **named, "datasets": filled}
 
 
 def details(summary: str, blocks: Iterable[Block | None], *, id: str = "") -> Block:

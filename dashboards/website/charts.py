@@ -24,6 +24,9 @@ _STAGE_COLORS = (
 _SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
 _ALARM = "#c2410c"
 _WIDTH: Any = "container"
+_ROWS = alt.Axis(labelLimit=260, ticks=False, domain=False)
+_APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 6}
+"""Labels of an axis that never touch, however narrow the page is."""
 _QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
 _HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 290, 42
 _NO_NIGHT = "No night was measured here."
@@ -197,7 +200,10 @@ def _write_labels(changes: Any, marks: Any, time: alt.X, *, late: bool) -> Any:
 def block_times() -> dict[str, Any]:
     """Every timed block of a duel. `points`: turn, ms, contender, start, framework, degraded."""
     shape = alt.Shape(
-        "contender:N", scale=alt.Scale(range=list(_SHAPES)), legend=alt.Legend(title=None)
+        "contender:N",
+        sort=None,
+        scale=alt.Scale(range=list(_SHAPES)),
+        legend=alt.Legend(title=None),
     )
     axis = alt.Axis(grid=False, labels=False, ticks=False)
     starts = (
@@ -230,7 +236,7 @@ def block_times() -> dict[str, Any]:
 
 def distributions() -> dict[str, Any]:
     """The blocks of each contender as ticks. `points`: contender, ms, start, framework."""
-    y = alt.Y("contender:N", title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    y = alt.Y("contender:N", title=None, sort=None, axis=_ROWS)
     chart = (
         alt.Chart(_named("points"), width=_WIDTH)
         .mark_tick(thickness=1.5, opacity=0.55)
@@ -240,7 +246,7 @@ def distributions() -> dict[str, Any]:
                 "ms:Q",
                 title="ms per step",
                 scale=alt.Scale(zero=False, padding=6),
-                axis=alt.Axis(tickCount=8),
+                axis=alt.Axis(tickCount=8, **_APART),
             ),
             color=_framework_color(),
             tooltip=["contender:N", "start:O", "ms:Q"],
@@ -269,7 +275,7 @@ def latencies() -> dict[str, Any]:
             x=x,
             y=y,
             color=_framework_color(),
-            strokeDash=alt.StrokeDash("contender:N", legend=legend),
+            strokeDash=alt.StrokeDash("contender:N", sort=None, legend=legend),
         )
     )
     dots = (
@@ -282,7 +288,7 @@ def latencies() -> dict[str, Any]:
 
 def stages() -> dict[str, Any]:
     """Seconds of each stage before the first timed step. `bars`: contender, stage, seconds."""
-    y = alt.Y("contender:N", title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    y = alt.Y("contender:N", title=None, sort=None, axis=_ROWS)
     chart = (
         alt.Chart(_named("bars"), width=_WIDTH)
         .mark_bar(height=16)
@@ -305,7 +311,12 @@ def stages() -> dict[str, Any]:
 def roofline() -> dict[str, Any]:
     """Steps under the device's ceilings. `points`: intensity, share, contender, framework; `roof`:
     intensity, share of the compute ceiling that the bandwidth allows."""
-    x = alt.X("intensity:Q", title="FLOP per byte, at the least", scale=alt.Scale(type="log"))
+    x = alt.X(
+        "intensity:Q",
+        title="FLOP per byte, at the least",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(tickCount=5, **_APART),
+    )
     y = alt.Y(
         "share:Q",
         title="share of the compute ceiling",
@@ -322,6 +333,7 @@ def roofline() -> dict[str, Any]:
             color=_framework_color(),
             shape=alt.Shape(
                 "contender:N",
+                sort=None,
                 scale=alt.Scale(range=list(_SHAPES)),
                 legend=alt.Legend(
                     orient="top",

@@ -198,7 +198,7 @@ def _row(change: Change, now: datetime, num_more: int = 0) -> dict[str, blocks.C
     }
 
 
-def _size(change: Change) -> blocks.Cell:
+def _size(change: Change) -> dict[str, Any]:
     """What the culprit did to its own amount. Without one the change of the ratio: the
     confirmation's, else the history's."""
     effect = find_effect(change)
@@ -260,7 +260,9 @@ def _describe(change: Change, changes: Sequence[Change]) -> Block:
         " \u00b7 ",
         blocks.link("duel after", after),
     )
-    title = f"{_name(change).capitalize()}: {name_case_in_words(change['case'])}"
+    size = _size(change)["text"]
+    about = f"{name_case_in_words(change['case'])}: {change['metric'].heading}, {size}"
+    title = f"{_name(change).capitalize()}: {about}"
     listed = [
         blocks.text(describe_change(change), tone="answer"),
         links,

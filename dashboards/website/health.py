@@ -241,6 +241,11 @@ def _in_words(rows: Sequence[dict[str, str]], words: Mapping[str, str]) -> list[
     return [{**row, "series": each} for row, each in zip(rows, named, strict=True)]
 
 
+def _answer_calibration(found: Mapping[str, Any]) -> str:
+    parts = (error_rates.answer_error_rates(found), error_rates.summarise_error_rates(found))
+    return " ".join(filter(None, parts))
+
+
 def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> Block:
     title, id = "How often are these alerts wrong?", "error-rates"
     if not (found["runs"] or found["unfinished"]):
@@ -267,7 +272,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
         for key in ("series", "truth", "measured", "starts", "outcome", "culprit")
     ]
     listed = [
-        blocks.text(error_rates.summarise_error_rates(found), tone="answer"),
+        blocks.text(_answer_calibration(found), tone="answer"),
         blocks.table(
             "error-rates",
             "From calibration runs: nothing was changed, or one side was slowed down.",

@@ -16,7 +16,7 @@ deadheat.blocks = (() => {
     if (value === null || value === undefined) return [""];
     if (typeof value !== "object") return [hold(value)];
     let shown = hold(value.text);
-    if (value.badge) shown = h("span", { class: `badge ${value.badge}` }, shown);
+    if (value.badge) shown = h("span", { class: `badge ${value.badge}${value.text.length > 20 ? " long" : ""}` }, shown);
     if (value.help) shown = deadheat.explain(value.text, value.help);
     if (value.href) shown = h("a", { href: value.href, title: value.title }, shown);
     else if (value.title) shown = h("span", { title: value.title }, shown);

@@ -5,7 +5,6 @@ deadheat.charts = (() => {
   const { h } = deadheat;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
-  const NARROW = 500; // pixels: a phone
   let vega = null;
 
   function theme() {
@@ -22,11 +21,14 @@ deadheat.charts = (() => {
     };
   }
 
-  // Half as many legend entries beside each other.
-  function narrow(part) {
-    for (const each of Object.values(part.encoding || {}))
-      if (each.legend && each.legend.columns) each.legend.columns = Math.ceil(each.legend.columns / 2);
-    (part.layer || []).forEach(narrow);
+  // As many legend entries beside each other as the longest one leaves room for.
+  function fitLegends(part, rows, width) {
+    for (const each of Object.values(part.encoding || {})) {
+      if (!each.legend || !each.legend.columns) continue;
+      const letters = Math.max(...rows.map((row) => String(row[each.field]).length));
+      each.legend.columns = Math.max(1, Math.floor((width - 110) / (7 * letters + 28)));
+    }
+    (part.layer || []).forEach((layer) => fitLegends(layer, rows, width));
   }
 
   // The specification with its data. A concatenation has no width of its own that fits.
@@ -41,9 +43,9 @@ deadheat.charts = (() => {
     [spec, ...(spec.vconcat || [])].forEach(dropEmpty);
     for (const part of spec.vconcat || []) part.width = width - 70;
     for (const param of spec.params || []) if (param.name === "suffix" && block.unit !== undefined) param.value = block.unit;
-    if (width < NARROW) narrow(spec);
-    const rows = spec.usermeta && Object.values(block.datasets)[0];
-    if (rows) spec.height = spec.usermeta.step * new Set(rows.map((row) => row[spec.usermeta.rows])).size;
+    const rows = Object.values(block.datasets)[0];
+    fitLegends(spec, rows, width);
+    if (spec.usermeta) spec.height = spec.usermeta.step * new Set(rows.map((row) => row[spec.usermeta.rows])).size;
     return { ...spec, datasets: block.datasets, description: block.description };
   }
 
@@ -82,7 +84,7 @@ deadheat.charts = (() => {
     const button = (kind, save) => h("button", { type: "button", class: "quiet", onclick: save,
       "aria-label": `Download as ${kind}: ${block.description}` }, kind);
     const csv = () => deadheat.download(`${name}.csv`, deadheat.toCsv(lines(block)), "text/csv");
-    const element = h("figure", {}, place,
+    const element = h("figure", {}, block.caption ? h("figcaption", {}, block.caption) : null, place,
       h("div", { class: "tools" }, button("CSV", csv), button("PNG", image("png")), button("SVG", image("svg"))));
     // Vega fits the width of its place, so it waits until the place has one.
     const watch = new ResizeObserver(() => {

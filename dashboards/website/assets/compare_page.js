@@ -102,7 +102,7 @@
     const rows = Object.entries(own[state.new]).filter(fitting).map(([key, cell]) => {
       const before = own[state.old][key];
       const log = Math.log(cell.step_ns / before.step_ns);
-      return { case: { text: cell.words, href: deadheat.address("series.html", { case: cell.case }) }, arm: cell.arm,
+      return { case: { text: cell.words, href: cases.has(cell.case) ? deadheat.address("series.html", { case: cell.case }) : null }, arm: cell.arm,
         old: { text: before.shown, value: before.step_ns, href: deadheat.address("duel.html", { run: before.run }) },
         new: { text: cell.shown, value: cell.step_ns, href: deadheat.address("duel.html", { run: cell.run }) },
         change: { text: percent(log, 1), value: Math.expm1(log) }, size: Math.abs(log) };
@@ -135,7 +135,7 @@
     const changed = (key, value) => go({ [key]: value });
     const cells = [...catalog.cases.filter((each) => each.model), ...pair.flatMap((each) => each.cells)];
     const filters = [...deadheat.filters.selects(() => cells, given, FILTERS, changed), deadheat.filters.metricSelect(metrics, given, changed)];
-    return [h("h1", {}, both && given.a ? `${state.a} against ${state.b}` : "Compare two nights or two versions"),
+    return [h("h1", {}, both && given.a ? `${pair[0].title} against ${pair[1].title}` : "Compare two nights or two versions"),
       h("div", { class: "filters", role: "group", "aria-label": "Filters" }, ...filters),
       h("h2", {}, "Two nights"), bar, ...(both ? nights(...pair, given, metrics) : []),
       h("h2", {}, "Two versions"), ...(await versions(given, new Map(catalog.cases.map((each) => [each.key, each]))))];

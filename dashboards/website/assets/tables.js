@@ -63,7 +63,7 @@ deadheat.tables = (() => {
     const body = h("tbody", { role: "rowgroup" });
     // On a phone a row is a card (style.css): roles keep it a row, and each cell names its column.
     const one = (row, column, place) => h(place ? "td" : "th", {
-      scope: place ? null : "row", role: place ? "cell" : "rowheader", "data-name": column.name,
+      scope: place ? null : "row", role: place ? "cell" : "rowheader", "data-name": column.name.replace(/\?$/, ""),
       class: [classOf(column, row[column.key]), column.lead ? "lead-cell" : ""].filter(Boolean).join(" "),
     }, ...cell(row[column.key]));
     let most = block.rows.length > 1.2 * MOST_DRAWN ? MOST_DRAWN : Infinity;

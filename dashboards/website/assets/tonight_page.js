@@ -5,6 +5,7 @@
   const { h, load, loadIfThere } = deadheat;
   const FILTERS = Object.keys(deadheat.filters.NAMES);
   const FULL_ENOUGH = 0.25; // share of a grid's cells that are filled; below it, a row per model is easier to read
+  const MOST_RUNS = 8; // where no night was measured
   const LEVELS = [0.03, 0.12, 0.35, 0.8]; // of |log ratio|: 3 %, 13 %, 1.4x, 2.2x
 
   function level(log) {
@@ -49,7 +50,8 @@
     return deadheat.speedup(log, log - half, log + half).size;
   }
 
-  function meanSentence(found, before) {
+  function meanSentence(night, found, before) {
+    if (night.kind !== "nightly") return null;
     if (!before) return h("p", { class: "aside" }, "No earlier night of this profile on this device, so there is no mean over a fixed set.");
     if (!found) return h("p", { class: "aside" }, "No fair pair shown here counts in both nights, so there is no mean.");
     return h("p", {}, deadheat.explain("Geometric mean", "geometric mean"),
@@ -147,9 +149,9 @@
       const options = deadheat.filters.selects((key) => (key === "pair" ? night.cells : own), state, FILTERS, changed);
       bar.replaceChildren(...[...options, deadheat.filters.metricSelect(night.metrics, state, changed)].filter(Boolean));
       body.replaceChildren(...(kept.length ? [
-        meanSentence(mean(kept, before && before.cells, metric), before), legend(), drawGrid(kept, metric, `${night.name}-grid`),
-        left ? h("p", { class: "aside" }, `${left} pair${left === 1 ? "" : "s"} without this metric ${left === 1 ? "is" : "are"} left out.`) : "",
-      ] : [h("p", {}, night.cells.length ? "No pair fits these filters." : "No pair of JAX and PyTorch was measured.")]));
+        meanSentence(night, mean(kept, before && before.cells, metric), before), legend(), drawGrid(kept, metric, `${night.name}-grid`),
+        left ? h("p", { class: "aside" }, `${left} pair${left === 1 ? "" : "s"} without this metric ${left === 1 ? "is" : "are"} left out.`) : null,
+      ].filter(Boolean) : [h("p", {}, night.cells.length ? "No pair fits these filters." : "No pair of JAX and PyTorch was measured.")]));
     }
     draw();
     addEventListener("hashchange", draw);
@@ -172,9 +174,13 @@
   }
 
   function nothingYet(catalog) {
+    const runs = [...catalog.campaigns].reverse().slice(0, MOST_RUNS).map((each) => ({
+      run: { text: each.name, href: `${each.name}/index.html` }, at: each.at.slice(0, 10), result: each.verdict }));
+    const links = [h("a", { href: "runs.html" }, "All single runs"), ", ", h("a", { href: "releases.html" }, "what each version changed"), "."];
     return [h("h1", {}, "No night has been measured yet"),
-      h("p", {}, "deadheat nightly measures one. ", catalog.campaigns.length ?
-        h("a", { href: "runs.html" }, "Single runs have pages of their own.") : "")];
+      h("p", {}, "deadheat nightly measures one. ", ...(runs.length ? links : [])),
+      runs.length ? deadheat.blocks.render({ kind: "table", name: "newest-runs", caption: "The newest single runs.", rows: runs, columns: [
+        { key: "run", name: "Run" }, { key: "at", name: "Day" }, { key: "result", name: "Result", lead: true }] }) : null].filter(Boolean);
   }
 
   deadheat.show(async () => {

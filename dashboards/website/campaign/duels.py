@@ -136,7 +136,7 @@ def _times(raw: Raw, names: Mapping[str, str], contenders: Rows) -> Block | None
         blocks.chart(
             "block_times", "Time per step of every block, by start and round.", points=points
         ),
-        blocks.chart("distributions", "Time per step of every block.", points=points),
+        blocks.chart("distributions", "The same times, by contender.", points=points),
         _latencies(raw, names),
         _contender_table(contenders),
         blocks.details("Every block in a table", [_block_table(points)]),
@@ -236,7 +236,7 @@ def _stages(raw: Raw, names: Mapping[str, str]) -> Block | None:
         return None
     words = "Seconds of each stage before the first timed step, the mean over starts."
     shown = blocks.chart("stages", words, bars=bars)
-    return blocks.section("Start-up", [shown], id="stages", aside=words)
+    return blocks.section("Start-up", [shown], id="stages")
 
 
 def _costs(contenders: Rows) -> Block | None:
@@ -266,7 +266,7 @@ def _equivalence(found: Rows, names: Mapping[str, str]) -> Block | None:
         column("max_relative", "Largest difference", align="number"),
         column("l2_relative", "L2 difference", align="number"),
         column("tolerance", "Tolerance", align="number"),
-        column("agrees", "Agrees?"),
+        column("agrees", "Result"),
     )
     caption = "The evidence comes from the callable that is timed, before and after the blocks."
     shown = blocks.table("equivalence", caption, columns, rows)

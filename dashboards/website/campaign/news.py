@@ -10,6 +10,7 @@ from typing import Any
 
 from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from benchcore.protocol import name_case
+from benchcore.store.reports.guide_groups import NO_FRAMEWORKS
 from benchcore.verdict.confirmation.event_states import find_shift
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import case_label, describe_ratio, format_changes, format_count
@@ -137,11 +138,14 @@ def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:
     """The verdict on the first of the newest pairs: fair first, training before inference, by name.
 
     The order ignores the values: a headline that picks the largest ratio misleads. Without a pair
-    that counts among them, the first ratio that does.
+    that counts among them, the first ratio that does. What measures the device leads only where
+    nothing else counts.
     """
-    pairs = list(filter(does_count, newest_pair_rows(ratios)))
+    counted = list(filter(does_count, ratios))
+    counted = [row for row in counted if row["workload"] not in NO_FRAMEWORKS] or counted
+    pairs = [row for row in newest_pair_rows(ratios) if row in counted]
     if not pairs:
-        return f"On this machine, {_describe_in_words(next(filter(does_count, ratios)))}."
+        return f"On this machine, {_describe_in_words(counted[0])}."
     lead = min(pairs, key=_rank)
     sentence = _describe_in_words(lead)
     if not is_fair(lead):

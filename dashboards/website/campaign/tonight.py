@@ -157,7 +157,7 @@ def _list_top(campaign: Campaign) -> list[Block]:
     """Below the verdict: what was measured with what, what a person must know, and what failed."""
     ratios, contenders = campaign.rows("ratios"), campaign.rows("contenders")
     count, total = sum(map(does_count, ratios)), len(ratios)
-    known = campaign.versions or _span_versions(campaign)
+    known = _span_versions(campaign) | campaign.versions
     versions = ", ".join(f"{name} {version}" for name, version in known.items())
     counted = f"{count} of {format_count(total, 'pair')} count"
     void = blocks.link(f"{total - count} do not", "#voids")
@@ -216,7 +216,7 @@ def _name_settings(arm: str) -> str:
 
 
 def _span_versions(campaign: Campaign) -> dict[str, str]:
-    """Oldest and newest version of each framework, where none is the newest release."""
+    """Oldest and newest version of each framework."""
     found = dict[str, set[str]]()
     for row in campaign.rows("contenders"):
         if row["framework"] in COMPARED:
@@ -294,10 +294,12 @@ def _ratio(row: Mapping[str, Any]) -> float | None:
 def _verdict(text: Mapping[str, str], row: Mapping[str, Any]) -> blocks.Cell:
     if text["counts"] != "counts":
         return blocks.badge("void", "bad", note=voids.shorten(row["reason"]))
-    tone = "same" if text["verdict"] == "same" else "good"
-    if text["verdict"] == "unknown":
-        return blocks.badge("unknown", "unknown", note=text["reason"])
-    return blocks.badge(text["direction"] or "same", tone)
+    if text["verdict"] == "unknown":  # the table of contenders has its degraded blocks
+        return blocks.badge("unknown", "unknown", note=text["reason"].partition("; ")[0])
+    if text["verdict"] == "same":
+        return blocks.badge("same", "same")
+    is_slower = row["kind"] == "cross_version" and row["log_ratio"] < 0
+    return blocks.badge(text["direction"], "bad" if is_slower else "good")
 
 
 def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Block | None:
@@ -362,7 +364,7 @@ def _fact_section(campaign: Campaign) -> Block:
         ("Weights", tables.describe_weights(campaign.rows("contenders"))),
         ("Where", where),
         ("Host", tables.describe_host(first["host"]) or "not recorded"),
-        *campaign_conditions(campaign),
+        *(each for each in campaign_conditions(campaign) if each[0] not in ("Host", "Node")),
     ]
     environments = _environment_table(campaign)
     return blocks.section("How was this measured?", [blocks.facts(pairs), environments], id="facts")

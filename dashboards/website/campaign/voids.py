@@ -66,7 +66,8 @@ def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
         return "the two sides had different settings"
     if is_missing(row["log_ratio"]) and not row["reason"]:
         return "not measured"
-    first = re.split("[:;]", str(row["reason"]), maxsplit=1)[0].strip()
+    reason = str(row["reason"]).removeprefix(f"{row['a']}: ").removeprefix(f"{row['b']}: ")
+    first = re.split("[:;]", reason, maxsplit=1)[0].strip()
     return _cut(_NUMBER.sub("N", first), _LONGEST_CAUSE) or "no reason recorded"
 
 

@@ -83,6 +83,7 @@ def test_an_event_has_its_evidence(nights: State) -> None:
     found = {**change, "finding": {**change["finding"], "candidates": [package]}}
     page = events_page([found], change["event"]["opened_at"])
     event = _find(_find(page["blocks"], id="evidence")["blocks"], id="event-1")
+    assert event["summary"] == "Event 1: MLP, training, batch 128, fp32: Step time, 1.06x, worse"
     links = {each["text"]: each["href"] for each in event["blocks"][1]["parts"] if "href" in each}
     assert links["duel before"] == f"duel.html#run={change['before_run']}"
     assert links["duel after"] == f"duel.html#run={change['after_run']}"

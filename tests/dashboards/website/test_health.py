@@ -76,6 +76,32 @@ def test_void_pairs_are_counted_by_cause(
     )
 
 
+@pytest.mark.parametrize(
+    ("alarms", "answer"),
+    [
+        (
+            {"hits": 0, "total": 6, "share": 0.0, "low": 0.0, "high": 0.46, "too_few": True},
+            "0 of 6 runs in which nothing changed gave a false alarm: too few runs; at least 10 "
+            "are needed. 6 calibration runs judged.",
+        ),
+        (
+            {"hits": 1, "total": 200, "share": 0.005, "low": 0.0, "high": 0.028, "too_few": False},
+            "1 of 200 runs in which nothing changed gave a false alarm: 0 % (0 to 3 %). "
+            "200 calibration runs judged.",
+        ),
+    ],
+)
+def test_how_often_alerts_are_wrong_is_answered_first(
+    tmp_path: Path, catalog: dict[str, Any], alarms: dict[str, Any], answer: str
+) -> None:
+    run = {"series": "mlp train_b128: jax-jit", "slowed": None, "measured": None, "starts": 5}
+    run |= {"outcome": "right", "culprit": None}
+    found = {"runs": [run] * alarms["total"], "unfinished": [], "lost": [], "smallest": []}
+    found |= {"rates": [{"rate": "false alarms", **alarms}], "fewest_runs": 10}
+    page = health_page(open_state(tmp_path), catalog, found)
+    assert _read_section(page, "error-rates")["parts"] == [answer]
+
+
 def test_time_and_disk_are_summed_over_the_nights(tmp_path: Path, catalog: dict[str, Any]) -> None:
     state = open_state(tmp_path)
     (tmp_path / "deadheat.db").write_bytes(bytes(3 * 2**20))

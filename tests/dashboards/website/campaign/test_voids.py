@@ -84,6 +84,7 @@ def test_a_void_pair_shows_why_its_contender_failed(nights: State) -> None:
         ("start 2 compiled 31 times in timed blocks", "start N compiled N times in timed blocks"),
         ("its blocks take 1,024.5 s or more", "its blocks take N s or more"),
         ("jax-jit-0.12.1 is wrong on purpose: eager", "jax-jit-0.12.1 is wrong on purpose"),
+        ("{a}: physics could not be judged: no ceiling", "physics could not be judged"),
         ("word " * 20, f"{'word ' * 15}word\u2026"),
     ],
 )
@@ -91,8 +92,9 @@ def test_a_cause_is_the_first_clause_of_its_reason(nights: State, reason: str, c
     engine = open_database(nights.database_url)
     night = next(read_campaigns(nights, engine, [name_night(3)]))
     run = night.runs[0]
-    failed = {"counts": False, "reason": reason, "violations": []}
-    void = [row | failed for row in night.of_duels["ratios"][run]]
+    failed = {"counts": False, "violations": []}
+    rows = night.of_duels["ratios"][run]
+    void = [{**row, **failed, "reason": reason.format(a=row["a"])} for row in rows]
     ratios = {**night.of_duels["ratios"], run: void}
     found = count_causes(replace(night, of_duels={**night.of_duels, "ratios": ratios}))
     assert dict(found) == {cause: len(void)}
