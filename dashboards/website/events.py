@@ -312,8 +312,8 @@ def list_commands(change: Change) -> str:
                 metric=key.metric,
                 site=change["case"]["site"],
             )
-            lines += [target.again] * (key.metric == STEP_TIME)
-            lines.append(f"{target.command} --event {event}")
+            lines += [target.repeat_command] * (key.metric == STEP_TIME)
+            lines.append(f"{target.search_command} --event {event}")
     lines.append(f"deadheat events acknowledge {event} --as STATE --by YOU")
     return "\n".join(lines)
 
