@@ -1,10 +1,12 @@
-"""Finds nights that a wrong clock dated ahead, and when they ran."""
+"""Finds the night in which a duel ran: by its campaign, and where a wrong clock dated it ahead."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -15,6 +17,30 @@ _AHEAD = timedelta(days=14)
 IN_ORDER = 8
 """Last nights that must have been ingested as they are dated, before one is taken for ahead."""
 _DAY = timedelta(days=1)
+_NAMED = re.compile(r"nightly-.+-(\d{4}-\d{2}-\d{2})")
+
+
+def find_date(campaign: str, at: datetime) -> date:
+    """The date of the night to which a duel belongs that ran `at` a time: the one in its campaign's
+    name, which is that of its schedule's time zone; a night may also begin before midnight and end
+    after it. If there is none, or the duel ran on another night, its UTC date."""
+    ran, named = at.astimezone(UTC).date(), _read_date(campaign)
+    return named if named is not None and abs(named - ran) <= _DAY else ran
+
+
+@lru_cache(maxsize=2000)
+def _read_date(campaign: str) -> date | None:
+    found = _NAMED.fullmatch(campaign)
+    try:
+        return date.fromisoformat(found[1]) if found else None
+    except ValueError:  # such as the 31st of February
+        return None
+
+
+def move_into_night(campaign: str, at: datetime) -> datetime:
+    """The time nearest to this one that is on the date of its night, in UTC."""
+    begin = datetime.combine(find_date(campaign, at), time.min, UTC)
+    return min(max(at, begin), begin + _DAY - timedelta.resolution)
 
 
 class DatedNight(NamedTuple):

@@ -13,7 +13,14 @@ from sqlalchemy import ColumnElement, Engine, Row, and_, false, or_, select, tru
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
-from benchcore.store.history.clocks import IN_ORDER, MOST_AHEAD, DatedNight, date_nights, find_ahead
+from benchcore.store.history.clocks import (
+    IN_ORDER,
+    MOST_AHEAD,
+    DatedNight,
+    date_nights,
+    find_ahead,
+    move_into_night,
+)
 from benchcore.store.history.conditions import read_conditions
 from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import Metric, find_tracked
@@ -162,10 +169,14 @@ class _MeasuredPair:
 
 
 def _date_pairs(pairs: Sequence[_MeasuredPair]) -> list[_MeasuredPair]:
-    """The pairs in the order of time; those that a wrong clock dated ahead when they came."""
+    """The pairs in the order of time, each on the date of its night; those that a wrong clock dated
+    ahead when they came."""
     ordered = sorted(pairs, key=lambda each: (each.at, each.pair.id))
     dates = date_nights([DatedNight(each.at, each.pair.ingested_at) for each in ordered])
-    moved = [replace(each, at=at) for each, at in zip(ordered, dates, strict=True)]
+    moved: list[_MeasuredPair] = []
+    for each, at in zip(ordered, dates, strict=True):
+        own = move_into_night(each.pair.campaign, at) if at == each.at else at
+        moved.append(replace(each, at=own))
     return sorted(moved, key=lambda each: (each.at, each.pair.id))
 
 
@@ -262,7 +273,7 @@ def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Ro
     return session.execute(query)
 
 
-_DUEL_COLUMNS = ("id", "started_at", "ingested_at", *_OF_DUEL)
+_DUEL_COLUMNS = ("id", "campaign", "started_at", "ingested_at", *_OF_DUEL)
 _PAIR_COLUMNS = (
     *("a", "b", "kind", "a_arm", "b_arm", "a_version", "b_version", "b_role", "log_ratio"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import pairwise
@@ -202,15 +202,15 @@ def link_controls(nights: Iterable[Night]) -> list[Night]:
 
     On a release both sides roll: the newest version becomes the control. A shift that it brought
     would be seen twice, once up and once down. A control that was the newest version before has
-    a known level, the median of its nights, which is added to the ratio as its `offset`. A control
-    that never was leaves nothing to link with: only the nights from it on are kept.
+    a known level, which is added to the ratio as its `offset`. A control that never was leaves
+    nothing to link with: only the nights from it on are kept.
     """
     linked: list[Night] = []
     offsets: dict[str, float] = {}
     for night in sorted(nights, key=lambda each: (each.at, each.duel_run)):
         control = night.b_version
         if control not in offsets:
-            level = [each.log_ratio for each in linked if each.a_version == control]
+            level = _list_last_level(linked, control)
             if not level:
                 linked.clear()
                 offsets.clear()
@@ -219,6 +219,14 @@ def link_controls(nights: Iterable[Night]) -> list[Night]:
         moved = night.log_ratio + offset
         linked.append(replace(night, log_ratio=moved, offset=offset) if offset else night)
     return linked
+
+
+def _list_last_level(linked: Sequence[Night], version: str) -> list[float]:
+    """The log ratios of the nights with that newest version in the environment that it had last,
+    if these are enough: a package may have moved it before. Else those of all its nights."""
+    nights = [each for each in linked if each.a_version == version]
+    last = [each for each in nights if each.a_environment == nights[-1].a_environment]
+    return [each.log_ratio for each in (last if len(last) >= LASTING_NIGHTS else nights)]
 
 
 def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:

@@ -15,6 +15,7 @@ from benchcore.names import (
     name_setting,
 )
 from benchcore.protocol import COMPARED
+from benchcore.store.history.clocks import find_date
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.store.reports.guide_groups import NO_FRAMEWORKS
 from benchcore.verdict.history.series import STEP_TIME
@@ -71,7 +72,7 @@ def title_campaign(campaign: Campaign) -> str:
     """`Night of 2026-11-23`, or the campaign's name if it is not a night."""
     if campaign.kind != "nightly":
         return campaign.name
-    return f"Night of {campaign.begun:%Y-%m-%d}"
+    return f"Night of {find_date(campaign.name, campaign.begun)}"
 
 
 def list_cells(campaign: Campaign) -> list[dict[str, Any]]:

@@ -1,13 +1,14 @@
-"""Which nights a wrong clock dated ahead, by the order in which they came."""
+"""Which night a duel belongs to, and which nights a wrong clock dated ahead, by the order in which
+they came."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from benchcore.store.history.clocks import DatedNight, date_nights
+from benchcore.store.history.clocks import DatedNight, date_nights, find_date, move_into_night
 
 FIRST = datetime(2025, 1, 1, 3, tzinfo=UTC)
 PLAIN = tuple(range(10))
@@ -51,3 +52,28 @@ def test_where_nights_came_in_another_order_they_stay_as_they_are_dated() -> Non
     order = [3, 9, 1, 12, 0, 7, 2, 8, 11, 4, 10, 6, 5, 13]
     assert _date(days, order) == [days[place] for place in order]
     assert _date((0, 1, 2, 900_000, 4, 5), [5, 3, 0, 1, 4, 2])[1] == 6.0  # it is in the future
+
+
+_NIGHT = "nightly-laptop-2026-07-02"
+
+
+@pytest.mark.parametrize(
+    ("campaign", "at", "night"),
+    [
+        (_NIGHT, "2026-07-01T23:00:00+00:00", 2),  # 1:00 in Berlin
+        (_NIGHT, "2026-07-02T23:59:00+00:00", 2),
+        (_NIGHT, "2026-07-03T00:20:00+00:00", 2),  # it ended after midnight
+        (_NIGHT, "2026-07-02T01:00:00+02:00", 2),
+        (_NIGHT, "2026-07-09T23:00:00+00:00", 9),  # it was completed a week later
+        ("run-mlp-20260702t101500", "2026-07-01T23:00:00+00:00", 1),
+        ("nightly-laptop-2026-02-31", "2026-07-01T23:00:00+00:00", 1),
+    ],
+)
+def test_a_duel_is_of_the_night_that_its_campaign_is_named_after(
+    campaign: str, at: str, night: int
+) -> None:
+    began = datetime.fromisoformat(at)
+    assert find_date(campaign, began) == date(2026, 7, night)
+    moved = move_into_night(campaign, began)
+    assert moved.astimezone(UTC).date() == date(2026, 7, night)
+    assert moved == began or began.astimezone(UTC).day != night
