@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from benchcore.store.metrics import find_tracked
 from benchcore.verdict.history.series import STEP_TIME, SeriesKey
 from dashboards.website.campaign.news import describe_change, write_verdict
+from dashboards.website.campaign.tonight import title_campaign
 from dashboards.website.pairs import series_of
 
 NIGHT = datetime(2026, 3, 5, 3, tzinfo=UTC)
@@ -80,3 +82,14 @@ def test_the_step_time_leads_before_what_follows_from_it_and_names_whom_it_favou
 def test_a_change_of_a_case_that_another_profile_measures_leads_no_headline() -> None:
     found = write_verdict(COUNTS, None, [_suspicion(0.97)], cases={"resnet50.infer_b1.f"})
     assert found == "Nothing changed in 4 cases."
+
+
+def test_a_night_is_titled_by_the_date_in_its_campaign_s_name() -> None:
+    """At 1:00 in Berlin it is another day than in UTC in summer alone: two nights in March had one
+    title."""
+    begun = datetime(2026, 3, 29, 23, tzinfo=UTC)
+    named = {"begun": begun, "kind": "nightly"}
+    night = SimpleNamespace(name="nightly-laptop-2026-03-30", **named)
+    assert title_campaign(night) == "Night of 2026-03-30"  # type: ignore[arg-type]
+    other = SimpleNamespace(name="tonight", **named)
+    assert title_campaign(other) == "Night of 2026-03-29"  # type: ignore[arg-type]
