@@ -122,7 +122,7 @@ def test_the_end_of_a_night_sends_and_emits_what_became_fixed_once(
         end_night(night, str(state.root), None, None)
     [sent] = posted
     assert sent["text"] == (
-        "Event 1 is fixed: the nights since 2026-01-12 are back at the old level. It was: JAX 1.2 "
+        "Event 1 is over: the nights since 2026-01-12 are back at the old level. It was: JAX 1.2 "
         "is slower."
     )
     [(name, event)] = emitted

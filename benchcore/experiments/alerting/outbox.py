@@ -344,7 +344,7 @@ _COUNTED = {
 
 def _describe_event(kind: str, event: int, alert: Mapping[str, Any]) -> str:
     if kind == "fixed":
-        return f"Event {event} is fixed: {alert['note']}. It was: {alert['text']}"
+        return f"Event {event} is over: {alert['note']}. It was: {alert['text']}"
     return f"Event {event}{' grew' if kind == 'grown' else ''}: {alert['text']}"
 
 

@@ -154,7 +154,9 @@ def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
     text += f"; {finding.rest}" if finding.rest else ""
     text += f". Device: {suspicion.device_model}."
     changed = describe_changes(suspicion.conditions)
-    return f"{text} Conditions that changed: {changed}." if changed else text
+    if changed in text:  # also where nothing has changed
+        return text
+    return f"{text} Conditions that changed: {changed}."
 
 
 def _name_speedup(suspicion: SuspicionRecord) -> str:

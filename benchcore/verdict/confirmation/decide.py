@@ -270,7 +270,7 @@ def _attribute(
         return "neither", f"{still}, so no framework changed{where}"
     if "machine_level" in sure:
         changes = describe_changes(history.changes)
-        together = f"; with all its nights and no earlier one: {changes}" if changes else ""
+        together = f"; since then, but in no night before: {changes}" if changes else ""
         return "infrastructure", (
             f"{still}, but the ratio is still at the new level: "
             f"{_format_change(level)} from the level before{_describe_steps(history)}{together}"

@@ -286,7 +286,7 @@ def test_what_is_fixed_is_one_message_per_cause_and_not_joined_with_what_changed
     changed, fixed = queue(alerts, [])
     assert (changed["state"], changed["events"]) == ("confirmed", [2])
     assert (fixed["state"], fixed["events"], fixed["key"]) == ("fixed", [3, 1], "fixed-1-3")
-    since = "is fixed: the nights since 2026-05-03 are back at the old level. It was: "
+    since = "is over: the nights since 2026-05-03 are back at the old level. It was: "
     assert fixed["text"] == (
         "What JAX 0.12.0 against 0.11.0 changed in 2 series is gone. "
         f"Event 3 {since}c is 1.2 times as slow. Event 1 {since}a is 1.1 times as slow."

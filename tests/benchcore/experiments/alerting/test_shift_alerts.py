@@ -190,6 +190,8 @@ def test_the_alert_names_the_conditions_that_changed() -> None:
     finding = _decide("infrastructure", SAME, a=None, b=None)
     written = describe_shift(suspicion, finding)
     assert written.endswith("Device: AMD EPYC. Conditions that changed: driver 570.1 to 580.2.")
+    named = replace(finding, reason="since then, but in no night before: driver 570.1 to 580.2")
+    assert describe_shift(suspicion, named).count("driver 570.1") == 1
 
 
 def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:

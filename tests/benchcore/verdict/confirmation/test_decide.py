@@ -135,7 +135,7 @@ def test_a_lasting_level_names_the_node_that_came_with_it() -> None:
     node = ConditionChange(name="node", old="n1", new="n2")
     found = _decide(_starts(level=0.26), levels=replace(MOVED, changes=(node,)))
     assert found.culprit == "infrastructure"
-    assert found.reason.endswith("; with all its nights and no earlier one: node n1 to n2")
+    assert found.reason.endswith("; since then, but in no night before: node n1 to n2")
     alone = _decide(_starts(level=0.26), levels=MOVED)
     assert "earlier one" not in alone.reason
 
