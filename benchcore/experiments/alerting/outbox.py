@@ -23,6 +23,7 @@ import httpx
 from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.experiments.alerting.alerts import PAYLOAD, list_changed, list_others
+from benchcore.experiments.alerting.sentences import KINDS, join_sentences
 from benchcore.protocol import write_json
 from benchcore.state import State, hold_lock
 from benchcore.store.database import Engine
@@ -41,7 +42,6 @@ _SECTIONS = {
 }
 _MOST_LISTED = 6
 _MOST_ROWS = 10
-_MOST_SENTENCES = 5
 _MOST_NUMBERS = 20
 """Events in the name of an alert's file: names have 255 characters at most. An event is in one
 alert only, so the first numbers identify it."""
@@ -314,17 +314,11 @@ def _join(
     """One alert of the events of a cause, which links to the first of them."""
     events = sorted(alerts, key=lambda each: -_size(alerts[each]))
     first = alerts[events[0]]
-    texts = [_describe_event(kind, each, alerts[each]) for each in events]
-    text = " ".join(texts[:_MOST_SENTENCES])
-    if len(events) > 1:
-        text = f"{_COUNTED[kind].format(cause=cause, number=len(events))} {text}"
-    if len(events) > _MOST_SENTENCES:
-        text += f" And {len(events) - _MOST_SENTENCES} more."
     known_by = sorted(_number(kind, each, alerts[each]) for each in events)
     numbers = "-".join(map(str, known_by[:_MOST_NUMBERS]))
     return {
         "key": f"{kind}-{numbers}" + ("-and-more" if len(events) > _MOST_NUMBERS else ""),
-        "text": text,
+        "text": join_sentences(kind, cause, {each: alerts[each] for each in events}),
         **(dict.fromkeys(PAYLOAD) if kind == "fixed" else {"state": "confirmed"}),
         **first["details"],
         "dashboard": state.link(f"events.html#event-{events[0]}"),
@@ -335,19 +329,6 @@ def _join(
     }
 
 
-_COUNTED = {
-    "event": "{cause} changed {number} series.",
-    "grown": "What {cause} changed in {number} series grew.",
-    "fixed": "What {cause} changed in {number} series is gone.",
-}
-
-
-def _describe_event(kind: str, event: int, alert: Mapping[str, Any]) -> str:
-    if kind == "fixed":
-        return f"Event {event} is over: {alert['note']}. It was: {alert['text']}"
-    return f"Event {event}{' grew' if kind == 'grown' else ''}: {alert['text']}"
-
-
 def _size(alert: Mapping[str, Any]) -> float:
     return float(alert["details"].get("size") or 0.0)
 
@@ -356,7 +337,7 @@ def _list_queued(state: State) -> dict[str, dict[int, int | None]]:
     """The numbers (`_number`) in all alerts, sent or not, by kind, each with its suspicion; None =
     unknown."""
     found = dict[str, dict[int, int | None]]()
-    for kind in _COUNTED:
+    for kind in KINDS:
         paths = [path for folder in _folders(state) for path in folder.glob(f"{kind}-*.json")]
         read = [alert["details"] for path in paths if (alert := _read_alert(path)) is not None]
         found[kind] = {

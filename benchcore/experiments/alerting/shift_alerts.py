@@ -11,8 +11,9 @@ from typing import Any
 from benchcore.cell.document import spec_case
 from benchcore.experiments.alerting.alerts import format_percent, name_release, write_case
 from benchcore.experiments.changes.pairs import BisectTarget, order_versions, write_comparison
-from benchcore.names import FRAMEWORK_NAMES
+from benchcore.names import FRAMEWORK_NAMES, contender_label
 from benchcore.planning.requests import list_own_settings, write_extras
+from benchcore.protocol import name_case
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.event_states import find_shift
@@ -33,6 +34,7 @@ def write_shift(
     details = {
         **{name: outcome[name] for name in ("suspicion", "series", "metric", "culprit")},
         "change": {**move.ratios, "verdict": move.verdict},
+        "subject": _name_subject(suspicion, finding),
         "conditions": outcome["conditions"],
         "differences": outcome["candidates"],
         "moved": outcome["moved"],
@@ -41,6 +43,17 @@ def write_shift(
     }
     group = _name_group(suspicion, finding)
     return {"text": describe_shift(suspicion, finding), "details": details, "group": group}
+
+
+def _name_subject(suspicion: SuspicionRecord, finding: Finding) -> str | None:
+    """Whose amount changed, and of what: the series against the other framework and against the
+    older version show the same change. None where no one side is the culprit."""
+    sides, key = _list_sides(suspicion, finding), suspicion.key
+    if finding.culprit not in sides:
+        return None
+    of_case = name_case(key.workload, key.case_name, key.track)
+    new = sides[finding.culprit][1]
+    return f"{key.metric} of {new.name} in {of_case} on {key.device_fingerprint}"
 
 
 def _find_move(finding: Finding) -> Judgement:
@@ -140,9 +153,10 @@ def name_target(
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
     """`JAX/PyTorch speedup on MLP, inference, batch 128, fp32 rose 5 % (3 to 7 %): PyTorch 2.15.0
-    is 5 % slower than 2.14.0. Device: AMD EPYC.`, or `Compile time on MLP, inference, batch 128,
-    fp32 changed: the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).` Names a
-    framework only if it changed, otherwise the night since which it did; and the conditions."""
+    eager is 5 % slower than 2.14.0. Device: AMD EPYC.`, or `Compile time on MLP, inference, batch
+    128, fp32 changed: the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).`
+    Names a framework only if it changed, otherwise the night since which it did; and the
+    conditions."""
     key = suspicion.key
     case = write_case(key.workload, key.case_name, key.track)
     moved = f"{suspicion.levels.noun.capitalize()} on {case} changed"
@@ -210,12 +224,12 @@ def _write_cause(suspicion: SuspicionRecord, finding: Finding) -> str:
 
 
 def _write_side(old: ContenderRecord, new: ContenderRecord, effect: Judgement | None) -> str:
-    """`PyTorch 2.15.0 is 5 % slower than 2.14.0`."""
+    """`PyTorch 2.15.0 eager is 5 % slower than 2.14.0`: other arms may not be."""
     assert effect is not None and effect.log_ratio is not None, "a culprit has an effect"
     preposition, before = _name_old(old, new)
     direction = "slower" if effect.log_ratio > 0 else "faster"
     percent = format_percent(abs(effect.log_ratio))
-    return f"{_title(new)} {new.version} is {percent} % {direction} than {preposition}{before}"
+    return f"{_label(new)} is {percent} % {direction} than {preposition}{before}"
 
 
 def _write_amount(
@@ -226,7 +240,7 @@ def _write_amount(
     _, before = _name_old(old, new)
     ratio, low, high = (effect.ratios[name] for name in ("ratio", "low", "high"))
     ends = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
-    return f"the {noun} of {_title(new)} {new.version} is {ratio:.3g} times that of {before}{ends}"
+    return f"the {noun} of {_label(new)} is {ratio:.3g} times that of {before}{ends}"
 
 
 def _name_old(old: ContenderRecord, new: ContenderRecord) -> tuple[str, str]:
@@ -240,6 +254,10 @@ def _name_old(old: ContenderRecord, new: ContenderRecord) -> tuple[str, str]:
 
 def _has_new_settings(old: ContenderRecord, new: ContenderRecord) -> bool:
     return old.environment_key == new.environment_key and old.settings != new.settings
+
+
+def _label(side: ContenderRecord) -> str:
+    return contender_label(side.framework, side.version, side.arm)
 
 
 def _title(side: ContenderRecord) -> str:

@@ -27,7 +27,7 @@ from benchcore.verdict.confirmation.event_states import (
     first_state,
 )
 
-_REPEATED = ("suspicion", "cause", "culprit", "series", "metric", "change", "size")
+_REPEATED = ("suspicion", "cause", "culprit", "subject", "series", "metric", "change", "size")
 """The details of an alert that stay with its event, for the message that the change is gone."""
 
 

@@ -252,6 +252,33 @@ def test_a_release_that_changed_hundreds_of_series_is_one_message_too(
     assert queue(alerts, []) == []
 
 
+def test_a_change_that_several_series_show_is_one_sentence(
+    queue: Callable[..., list[dict[str, Any]]],
+) -> None:
+    """A framework's, against the other one and against its older version."""
+    alerts = [_event(case, ratio) for case, ratio in (("a", 1.1), ("a", 1.2), ("b", 1.15))]
+    for alert in alerts[:2]:
+        alert["details"]["subject"] = "step time of jax-jit-0.12.0 in a on a CPU"
+    [release] = queue(alerts, [])
+    assert release["text"] == (
+        "JAX 0.12.0 against 0.11.0 changed 3 series. Events 2 and 1: a is 1.2 times as slow. "
+        "Event 3: b is 1.15 times as slow."
+    )
+    [over] = queue([_fixed(alert) for alert in alerts], [])
+    assert " Events 2 and 1 are over: the nights since 2026-05-03 are back" in over["text"]
+
+
+def test_five_changes_are_named_however_many_series_show_them(
+    queue: Callable[..., list[dict[str, Any]]],
+) -> None:
+    alerts = [_event("a", 1.1) for _ in range(12)]
+    for number, alert in enumerate(alerts):
+        alert["details"]["subject"] = str(number // 2)
+    [release] = queue(alerts, [])
+    assert release["text"].count("Events ") == 5
+    assert release["text"].endswith(" And 2 more.")
+
+
 def test_all_that_a_machine_changed_in_one_confirmation_is_one_message(
     queue: Callable[..., list[dict[str, Any]]],
 ) -> None:

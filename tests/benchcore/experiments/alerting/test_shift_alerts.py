@@ -53,7 +53,7 @@ def _write(change: Judgement, **found: Any) -> str:
         (
             SLOWER,
             {"culprit": "b", "b": SLOWER},
-            "rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than 2.14.0.",
+            "rose 5 % (3 to 7 %): PyTorch 2.15.0 eager is 5 % slower than 2.14.0.",
         ),
         (
             _moved(1 / 1.05, 1 / 1.07, 1 / 1.03),
@@ -63,14 +63,14 @@ def _write(change: Judgement, **found: Any) -> str:
         (
             SLOWER,
             {"culprit": "b", "b": SLOWER, "rest": "in the nights the ratio moved by +10.0 %"},
-            "rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than 2.14.0; in the nights the "
-            "ratio moved by +10.0 %.",
+            "rose 5 % (3 to 7 %): PyTorch 2.15.0 eager is 5 % slower than 2.14.0; in the nights "
+            "the ratio moved by +10.0 %.",
         ),
         (
             _moved(1.092, 1.06, 2.5),
             {"culprit": "both", "a": FASTER, "b": SLOWER},
             "rose 9.2 % (6 to 150 %): JAX 0.12.0 is 4 % faster than 0.11.0 and "
-            "PyTorch 2.15.0 is 5 % slower than 2.14.0.",
+            "PyTorch 2.15.0 eager is 5 % slower than 2.14.0.",
         ),
         (
             SAME,
@@ -175,6 +175,24 @@ def test_what_one_cause_moved_is_one_group(
     assert write_shift(suspicion, found, OUTCOME)["group"] == group
 
 
+def test_both_series_of_a_framework_s_change_have_one_subject() -> None:
+    """Another arm of it, as eager beside compiled, is another subject; and so is another metric."""
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.14.0"))
+
+    def subject(other: SuspicionRecord, culprit: str = "a") -> object:
+        finding = _decide(culprit, a=SLOWER, b=SLOWER)
+        return write_shift(other, finding, OUTCOME)["details"]["subject"]
+
+    control = replace(suspicion, key=replace(suspicion.key, control="previous"))
+    assert subject(suspicion) == subject(control)
+    assert str(subject(suspicion)).startswith("median_step_ns of jax-jit-0.12.0 in mlp ")
+    eager = replace(suspicion, a_new=replace(suspicion.a_new, name="jax-eager-0.12.0"))
+    memory = replace(suspicion, key=replace(suspicion.key, metric="planned_bytes"))
+    assert len({subject(each) for each in (suspicion, eager, memory)}) == 3
+    assert subject(suspicion, "b") != subject(suspicion)
+    assert subject(suspicion, "infrastructure") is None
+
+
 def test_the_commands_of_a_withdrawn_release_name_the_older_version_first() -> None:
     """As a search requires it."""
     suspicion = _suspicion(("0.12.0", "0.11.0"), ("2.14.0", "2.14.0"))
@@ -198,10 +216,10 @@ def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
     suspicion = _suspicion(("0.12.0", "0.12.0"), ("2.15.0", "2.15.0"))
     finding = _decide("b", a=None, b=SLOWER)
     written = describe_shift(suspicion, finding)
-    assert ": PyTorch 2.15.0 is 5 % slower than in its old environment." in written
+    assert ": PyTorch 2.15.0 eager is 5 % slower than in its old environment." in written
     b_new = dataclasses.replace(suspicion.b_new, settings={"compile": "default"})
     written = describe_shift(dataclasses.replace(suspicion, b_new=b_new), finding)
-    assert ": PyTorch 2.15.0 is 5 % slower than with its old settings." in written
+    assert ": PyTorch 2.15.0 eager is 5 % slower than with its old settings." in written
 
 
 def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> None:
