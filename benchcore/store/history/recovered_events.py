@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
@@ -14,10 +15,12 @@ from benchcore.store.history.event_changes import BY_ITSELF, add_change
 from benchcore.store.history.series import series_key
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
 from benchcore.verdict.confirmation.event_states import OPEN
+from benchcore.verdict.confirmation.machine_check import KNOWN_LEVEL
 from benchcore.verdict.history.detect import Detection
 from benchcore.verdict.history.levels import SuspectedNights
 from benchcore.verdict.history.recovery import find_recovery
 from benchcore.verdict.history.series import Night, Series, SeriesKey
+from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS
 
 
 def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]]) -> None:
@@ -29,7 +32,7 @@ def close_recovered(engine: Engine, histories: Iterable[tuple[Series, Detection]
     for event, row, later in _list_open(engine, known.keys()):
         back = _find_recovery(*known[series_key(row)], row, later)
         if back:
-            _close(engine, event, f"the nights since {back.at:%Y-%m-%d} are back at the old level")
+            _close(engine, event, back)
 
 
 def _list_open(
@@ -94,14 +97,31 @@ def _is_of_other_cause(later: SuspicionRow, culprit: str | None, move: float) ->
     return later.state == "open"
 
 
-def _close(engine: Engine, event: int, note: str) -> None:
+def _close(engine: Engine, event: int, back: Night) -> None:
     with begin_writing(engine) as session:
         row = session.get_one(EventRow, event)
         if row.state not in OPEN or row.unsent_alert is not None:
             return  # the outbox first takes the alert of the shift
         old, row.state = row.state, "fixed"
+        note = f"the nights since {back.at:%Y-%m-%d} are back at the old level"
         add_change(session, row, old, BY_ITSELF, note)
         suspicion = session.get_one(SuspicionRow, row.suspicion)
         alert = (suspicion.finding or {}).get("alert", {"text": series_key(suspicion).title})
         details = {**alert.get("details", {}), "state": row.state}
         row.unsent_alert = {**alert, "details": details, "note": note}
+        _answer_return(session, event, suspicion, back)
+
+
+def _answer_return(session: Session, event: int, row: SuspicionRow, back: Night) -> None:
+    """Refute the suspicion of the return itself that fresh starts left unknown, as after a change
+    of few nights: it would be measured again for as long as it lasts."""
+    near = timedelta(days=SAME_SHIFT_NIGHTS)
+    reason = f"{KNOWN_LEVEL}, before event {event}"
+    for each in session.scalars(select(SuspicionRow).where(SuspicionRow.state == "unknown")):
+        is_return = (find_ratio(each) > 1) != (find_ratio(row) > 1)
+        if not is_return or abs(each.since - back.at) > near or series_key(each) != series_key(row):
+            continue
+        finding = each.finding or {}
+        level = {**(finding.get("machine_level") or {}), "verdict": "same", "reason": reason}
+        answer = {"verdict": "refuted", "culprit": "neither", "reason": f"the ratio is {reason}"}
+        each.state, each.finding = "refuted", {**finding, **answer, "machine_level": level}

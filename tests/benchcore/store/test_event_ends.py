@@ -282,3 +282,27 @@ def test_after_a_return_of_the_machine_drift_is_suspected(
     store_history(engine, state, documents)
     refresh_suspicions(engine)
     assert [each["trigger"] for each in list_suspicions(engine) if each["id"] > 2] == later
+
+
+def test_the_return_of_a_few_nights_is_answered_once_its_event_closes_itself(
+    state: State, engine: Engine
+) -> None:
+    """So few nights off show too little to test the return by."""
+    nights = np.arange(40)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 40) + 0.06 * ((nights >= 20) & (nights < 25))
+    documents = make_history(logs.tolist())
+    same = replace(MOVED, verdict="same", log_ratio=0.0, low=-0.01, high=0.01)
+    unknown = replace(make_finding("unknown", "unknown"), change=same)
+    machine = make_finding(culprit="infrastructure")
+    for until, found in ((23, machine), (28, unknown), (40, unknown)):
+        store_history(engine, state, documents[:until])
+        refresh_suspicions(engine)
+        for each in choose_suspicions(engine):
+            store_finding(engine, each, found, names=NAMES)
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_events(engine)] == ["fixed"]
+    _, back = sorted(list_suspicions(engine), key=lambda each: each["id"])
+    assert (back["state"], back["since"]) == ("refuted", "2026-01-26")
+    assert back["finding"]["reason"] == f"the ratio is {KNOWN_LEVEL}, before event 1"
+    refresh_suspicions(engine)
+    assert choose_suspicions(engine) == []
