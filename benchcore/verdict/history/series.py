@@ -22,6 +22,9 @@ STEP_TIME = "median_step_ns"
 """The key of the metric whose ratio every duel judges, in `benchcore.store.metrics`."""
 METHOD_CONDITION = "METHOD"
 """The condition that holds the number of the measuring method."""
+_APART = 5.0
+"""Distance of two environments' levels that is certain: four standard errors of a median, with the
+median of the nights' differences for their standard deviation, which is about as large."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -222,11 +225,24 @@ def link_controls(nights: Iterable[Night]) -> list[Night]:
 
 
 def _list_last_level(linked: Sequence[Night], version: str) -> list[float]:
-    """The log ratios of the nights with that newest version in the environment that it had last,
-    if these are enough: a package may have moved it before. Else those of all its nights."""
+    """The log ratios of the nights with that newest version, since an environment of it that
+    certainly has another level than those after it: a package may have moved it."""
     nights = [each for each in linked if each.a_version == version]
-    last = [each for each in nights if each.a_environment == nights[-1].a_environment]
-    return [each.log_ratio for each in (last if len(last) >= LASTING_NIGHTS else nights)]
+    logs = np.array([each.log_ratio for each in nights])
+    deviation = float(np.median(np.abs(np.diff(logs)))) if len(logs) > 1 else 0.0
+    begins = [
+        row
+        for row, night in enumerate(nights)
+        if row == 0 or night.a_environment != nights[row - 1].a_environment
+    ]
+    for begin, end in reversed([*pairwise(begins)]):
+        of_environment, since = logs[begin:end], logs[end:]
+        if len(since) < LASTING_NIGHTS:
+            continue
+        error = deviation * math.sqrt(1 / len(of_environment) + 1 / len(since))
+        if abs(float(np.median(of_environment) - np.median(since))) > _APART * error:
+            return since.tolist()
+    return logs.tolist()
 
 
 def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:

@@ -40,3 +40,18 @@ def test_a_control_is_linked_at_the_level_that_it_had_last(patched: int) -> None
 def test_a_package_of_the_last_two_nights_is_too_new_to_link_by() -> None:
     linked = link_controls(_list_nights(ROLLED - 2))
     assert linked[-1].offset == pytest.approx(0.0, abs=0.004)
+
+
+@pytest.mark.parametrize("every", [1, 4, 12])
+def test_environments_that_change_nothing_leave_a_control_linked_by_all_its_nights(
+    every: int,
+) -> None:
+    """Of few nights a level is less certain, and each release would add its error."""
+    logs = np.random.default_rng(4).normal(0, 0.01, 90)
+    nights: list[Night] = []
+    for number, log in enumerate(logs.tolist()):
+        new, old = ("2", "1") if number >= ROLLED else ("1", "0")
+        night = make_night(number, log, a_version=new, b_version=old)
+        nights.append(replace(night, a_environment=f"{new}-{number // every}", b_environment=old))
+    linked = link_controls(nights)
+    assert linked[-1].offset == pytest.approx(float(np.median(logs[:ROLLED])))
