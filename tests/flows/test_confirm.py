@@ -139,7 +139,7 @@ def test_a_slow_down_becomes_an_event_and_an_alert_that_name_its_side(
     assert alert["text"].startswith(
         f"Event {event['id']}: JAX/PyTorch speedup on Matrix product, batch 1, fp32, tiny rose "
     )
-    assert ": PyTorch 99.0 is " in alert["text"] and " % slower than " in alert["text"]
+    assert ": PyTorch 99.0 eager is " in alert["text"] and " % slower than " in alert["text"]
     assert _run(state, "confirm") == []  # it was answered, and asks for nothing more
     (suspicion,) = _run(state, "suspicions")["suspicions"]
     assert suspicion["state"] == "confirmed"
