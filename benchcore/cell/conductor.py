@@ -115,7 +115,8 @@ class Conductor:
             return {"passes_of": {name: getattr(earlier, name) for name in names}}
         report_progress(event="passes")
         launch = self._starts.launcher.launch_for_pass
-        passes = ResourcePasses(order, launch, powercap=self._powercap)
+        prove = self._starts.prove_pass
+        passes = ResourcePasses(order, launch, prove, powercap=self._powercap)
         passes.run(self._starts.contenders)
         return {}
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # imported where an order needs it, before its program could 
     from benchcore.protocol import DataMode
 
 _REWARM_NS = 20_000_000
-_STEPS_FOR_MEMORY = 5
 _PROFILED_NS = 150_000_000
 _FEWEST_PROFILED, _MOST_PROFILED = 2, 30
 
@@ -354,17 +353,17 @@ class ContenderServer:
         """Memory of single steps, and the metrics without a field of their own. The compiler's
         plan comes after the peaks, because reading it may compile again; new shapes do."""
         self._stage = "memory"
-        for _ in range(_STEPS_FOR_MEMORY):
+        for _ in range(memory.choose_steps()):
             self._run_steps(1)
         measured = probe_metrics() | time_in_numpy(self.program.in_numpy())
-        found = {
-            **memory.read_process(self._device, self._group, self._baseline_bytes),
-            "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
-            "planned_bytes": self.runtime.planned_bytes(self.program),
-        }
+        found = memory.read_process(self._device, self._group, self._baseline_bytes)
+        found["allocator_peak_bytes"] = self.runtime.allocator_peak_bytes()
+        unseen = self._inspection.list_unseen()
+        found["planned_bytes"] = self.runtime.planned_bytes(self.program)
         if self._num_devices > 1:
             measured |= self.runtime.measure_sharing(self.program)
         measured |= measure_new_shapes(self.program.program, self._run_steps)
+        self._inspection.check_unseen(unseen)
         return {**({"measured": measured} if measured else {}), **found}
 
     def _profile(self) -> dict[str, Any] | None:

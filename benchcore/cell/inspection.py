@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
@@ -65,10 +65,8 @@ class Inspection:
         it reads are compared. `learn` as in `check_left_behind`. Reset the program afterwards.
         Raises StepUnlikeProofError."""
         runtime, program = self._runtime, self._program
-        unseen: list[str] = []
         self._works = works_meanwhile()
-        if self._alone:
-            unseen = program.list_work(runtime.list_work) if whole else []
+        unseen = self.list_unseen() if whole else []
         self._watched = runtime.watch_step(program, to_end=False)
         program.check_left_behind(
             lambda step: self._run_steps(steps, step),
@@ -77,8 +75,8 @@ class Inspection:
             learn,
         )
         self.check_block(steps)
-        if whole and self._alone:
-            program.check_work(runtime.list_work, unseen)
+        if whole:
+            self.check_unseen(unseen)
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
@@ -88,6 +86,16 @@ class Inspection:
                 self._watched |= describe_repeated(share)
             self._read_step(steps)
             program.check_returned(self._run_steps)
+
+    def list_unseen(self) -> list[str]:
+        """What steps call before any other function of the program is called. Empty if other
+        processes follow them."""
+        return self._program.list_work(self._runtime.list_work) if self._alone else []
+
+    def check_unseen(self, unseen: Sequence[str]) -> None:
+        """Later steps must call the same. Raises StepUnlikeProofError."""
+        if self._alone:
+            self._program.check_work(self._runtime.list_work, unseen)
 
     def _read_step(self, steps: int) -> None:
         """What a step reads and draws; and a long block of a training."""

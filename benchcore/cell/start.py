@@ -185,7 +185,7 @@ class StartRunner:
             if not prepared.pop("num_compilations"):
                 start.update(caches="warm", compilation=None)
             start.update(prepared, compilations_in_blocks=0)
-            self._collect_evidence(order.name, index, process, "before")
+            self._collect_evidence(order.name, f"start {index}", process, "before")
             if self.order.limits.freeze:
                 process.freeze()
 
@@ -214,11 +214,14 @@ class StartRunner:
             ),
         )
 
-    def _collect_evidence(
-        self, name: str, index: int, process: ContenderProcess, when: str
-    ) -> None:
+    def prove_pass(self, name: str, what: str, process: ContenderProcess) -> None:
+        """Collect the evidence of a process that measured `what`, such as memory: it must be of the
+        same program."""
+        self._collect_evidence(name, f"pass {what}", process, agreement.KNOWN)
+
+    def _collect_evidence(self, name: str, of: str, process: ContenderProcess, when: str) -> None:
         """Collect evidence before the blocks of a start, or after them. It must be finite."""
-        path = self.scratch / f"{name}.evidence-{index}-{when}.npz"
+        path = self.scratch / f"{name}.evidence-{of}-{when}.npz"
         whole = len(self.contenders[name]["starts"]) - 1 in self._inspected
         names = process.request(
             {"do": "evidence", "when": when, "path": str(path), "whole": whole},
@@ -231,7 +234,7 @@ class StartRunner:
         if broken:
             reason = f"{broken} is not finite"
             raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
-        self.evidence.setdefault(name, {})[f"start {index}, {when}"] = path
+        self.evidence.setdefault(name, {})[f"{of}, {when}"] = path
 
     def _run_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self.order.contenders if order.name in running]
@@ -330,10 +333,10 @@ class StartRunner:
     def _finish(self, name: str, process: ContenderProcess) -> None:
         process.thaw()
         index = len(self.contenders[name]["starts"]) - 1
-        self._collect_evidence(name, index, process, "after")
+        self._collect_evidence(name, f"start {index}", process, "after")
         if len(self.contenders[name]["starts"]) == 1:  # one start's numbers are like another's
             for when in (*agreement.UNUSUAL, *agreement.IN_FLOAT32):
-                self._collect_evidence(name, index, process, when)
+                self._collect_evidence(name, f"start {index}", process, when)
         account = process.request(
             {"do": "finish"},
             wanted="finished",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from benchcore.cell.processes.group import Group
 
 _PROC = Path("/proc")
+_FEWEST_STEPS = 5
 _RESET_PEAK = "5"  # proc(5): resets the peak to the current resident size
 
 
@@ -30,6 +32,11 @@ def take_baseline(device: str, group: Group | None = None) -> int | None:
     except OSError:
         return read_peak(device, group)  # no permission: the peak then covers the whole process
     return _add(_read_status(pid, "VmRSS") for pid in _list_pids(group))
+
+
+def choose_steps() -> int:
+    """How many steps the peak is of. No program can foresee it, and need less memory in as many."""
+    return _FEWEST_STEPS + secrets.randbelow(_FEWEST_STEPS)
 
 
 def read_process(device: str, group: Group | None, baseline_bytes: int | None) -> dict[str, Any]:

@@ -44,6 +44,9 @@ def _attempt(measure: Callable[[], dict[str, Any]]) -> _Part:
 
 Launch = Callable[[ContenderOrder], tuple[ContenderProcess, dict[str, Any] | None]]
 """Starts a contender; see `Launcher.launch_for_pass`."""
+Prove = Callable[[str, str, ContenderProcess], None]
+"""Collects the evidence of a contender's process, by the contender's name and what was measured.
+It is compared with the other side's."""
 
 
 class ResourcePasses:
@@ -53,10 +56,10 @@ class ResourcePasses:
     """
 
     def __init__(
-        self, order: DuelOrder, launch: Launch, *, powercap: Path = energy.POWERCAP
+        self, order: DuelOrder, launch: Launch, prove: Prove, *, powercap: Path = energy.POWERCAP
     ) -> None:
         self._order = order
-        self._launch = launch
+        self._launch, self._prove = launch, prove
         self._powercap = powercap
 
     def run(self, contenders: Mapping[str, dict[str, Any]]) -> None:
@@ -88,7 +91,7 @@ class ResourcePasses:
         try:
             launched = [_attempt(lambda each=each: self._hold(each, held)) for each in orders]
             measured = list(
-                pool.map(lambda each: self._measure_memory(held.get(each.name)), orders)
+                pool.map(lambda each: self._measure_memory(each, held.get(each.name)), orders)
             )
             return [
                 warm.joined(memory).joined(
@@ -106,13 +109,16 @@ class ResourcePasses:
         held[order.name].freeze()
         return {"warm": warm}
 
-    def _measure_memory(self, process: ContenderProcess | None) -> _Part:
+    def _measure_memory(self, order: ContenderOrder, process: ContenderProcess | None) -> _Part:
         """The memory of a step; empty if the process did not launch."""
-        return _Part() if process is None else _attempt(lambda: self._request_memory(process))
+        return (
+            _Part() if process is None else _attempt(lambda: self._request_memory(order, process))
+        )
 
-    def _request_memory(self, process: ContenderProcess) -> dict[str, Any]:
+    def _request_memory(self, order: ContenderOrder, process: ContenderProcess) -> dict[str, Any]:
         process.thaw()
         measured = self._request(process, {"do": "memory"}, "memory")
+        self._prove(order.name, "memory", process)
         process.freeze()
         of_metrics = {key: measured.pop(key) for key in ("measured",) if key in measured}
         return {"memory": measured, **of_metrics}
@@ -129,7 +135,9 @@ class ResourcePasses:
         """Measure idle power with the contender frozen; then, after a second of steps, a window."""
         process, _ = self._launch(order)
         try:
-            return {"energy": self._measure_energy(process, read)}
+            measured = self._measure_energy(process, read)
+            self._prove(order.name, "energy", process)
+            return {"energy": measured}
         finally:
             process.close()
 
