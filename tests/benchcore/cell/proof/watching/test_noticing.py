@@ -1,0 +1,123 @@
+"""A side that notices that somebody looks at it, or hides what it changed, is named."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from benchcore.cell.measure import timing
+from benchcore.cell.proof.watching.switches import (
+    AS_SET,
+    describe_changes,
+    list_process_switches,
+)
+from benchcore.verdict.duel.parity import ParitySide, compare_sides
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (time, "sleep", lambda seconds: None),
+        (time, "thread_time_ns", lambda: 0),
+        (os, "sched_getaffinity", lambda pid: {0}),
+        (builtins, "ascii", lambda value: ""),
+    ],
+    ids=["sleep", "clock", "cpus", "builtin"],
+)
+def test_functions_of_python_that_the_harness_may_call_are_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object
+) -> None:
+    before = list_process_switches()
+    monkeypatch.setattr(owner, name, value)
+    found = describe_changes(before, list_process_switches())
+    monkeypatch.undo()
+    assert f"code of {owner.__name__} replaced" in found
+    assert describe_changes(before, list_process_switches()) == AS_SET
+
+
+def test_a_callback_that_is_no_function_is_a_switch() -> None:
+    before = list_process_switches()
+    gc.callbacks.append(functools.partial(_collected, 1))
+    found = describe_changes(before, list_process_switches())
+    gc.callbacks.pop()
+    assert found.startswith("garbage collection")
+    assert "'partial'" in found
+
+
+def _collected(*given: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("key", ["reach", "interpreted"])
+def test_a_side_that_reaches_beyond_its_step_voids_its_pairs(key: str) -> None:
+    settings = {"compile": "none"}
+    sides = [
+        ParitySide(name=name, framework="torch", settings=settings, manifest={key: found})
+        for name, found in (("a", "ctypes"), ("b", "none"))
+    ]
+    found = [each for each in compare_sides(*sides, "default").violations if key in each]
+    assert found == [f"{key} of a reads 'ctypes', where 'none' is required"]
+
+
+def test_a_function_that_is_put_back_when_it_is_called_is_named() -> None:
+    """Of Python's own, which the harness calls while it looks."""
+    before, read, seen = list_process_switches(), signal.getsignal, list[int]()
+
+    def get(number: int) -> Any:
+        seen.append(number)
+        signal.getsignal = read
+        return read(number)
+
+    signal.getsignal = get  # type: ignore[assignment]
+    found = describe_changes(before, list_process_switches())
+    assert seen, "nobody called it"
+    assert found == "code of signal replaced"
+
+
+def test_nobody_that_is_looked_at_notices_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by its class either, which `isinstance` asks an object for."""
+    looked: list[object] = []
+
+    class Wire:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            looked.append(self)
+            return Wire
+
+        def __getattr__(self, name: str) -> object:
+            looked.append(name)
+            raise AttributeError(name)
+
+    monkeypatch.setattr(timing, "WIRE", Wire(), raising=False)
+    list_process_switches()
+    assert looked == []
+
+
+@pytest.mark.skipif(not hasattr(sys, "activate_stack_trampoline"), reason="Python 3.12 and later")
+def test_names_of_functions_for_a_profiler_are_a_switch() -> None:
+    command = [sys.executable, "-c", _NAMING]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout in ("names for perf True\n", "not on this machine\n")
+
+
+_NAMING = """
+import sys
+from benchcore.cell.proof.watching.switches import SwitchLog, list_process_switches
+
+log = SwitchLog(list_process_switches)
+try:
+    sys.activate_stack_trampoline("perf")
+except ValueError:
+    print("not on this machine")
+else:
+    print(log.describe())
+"""
