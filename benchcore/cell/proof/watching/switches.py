@@ -99,12 +99,14 @@ _audit_hooks: list[str] = []
 
 
 def watch_audit_hooks() -> None:
-    """Record from now on who adds an audit hook. A hook is called whenever somebody looks at a
-    program, it can't be removed, and nothing else shows it."""
+    """Record from now on who adds an audit hook, apart from those of libraries. A hook is called
+    whenever somebody looks at a program, it can't be removed, and nothing else shows it."""
     add = sys.addaudithook
 
     def note(hook: Any) -> None:
-        _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
+        is_function = type(hook) in (FunctionType, MethodType)
+        if not is_function or is_own_code(hook.__code__):
+            _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
         add(hook)
 
     sys.addaudithook = note

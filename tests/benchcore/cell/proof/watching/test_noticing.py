@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from benchcore.cell.measure import timing
+from benchcore.cell.proof.watching import switches
 from benchcore.cell.proof.watching.switches import (
     AS_SET,
     describe_changes,
@@ -51,6 +53,16 @@ def test_a_callback_that_is_no_function_is_a_switch() -> None:
     gc.callbacks.pop()
     assert found.startswith("garbage collection")
     assert "'partial'" in found
+
+
+def test_an_audit_hook_of_a_library_is_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of filelock, which Inductor imports."""
+    monkeypatch.setattr(sys, "addaudithook", lambda hook: None)
+    monkeypatch.setattr(switches, "_audit_hooks", [])
+    switches.watch_audit_hooks()
+    for hook in (json.dumps, _collected, {}.setdefault):
+        sys.addaudithook(hook)  # type: ignore[arg-type]
+    assert switches._audit_hooks == ["_collected", "dict.setdefault"]
 
 
 def _collected(*given: object) -> None:
