@@ -76,7 +76,8 @@ def test_a_side_that_reaches_beyond_its_step_voids_its_pairs(key: str) -> None:
         ParitySide(name=name, framework="torch", settings=settings, manifest={key: found})
         for name, found in (("a", "ctypes"), ("b", "none"))
     ]
-    found = [each for each in compare_sides(*sides, "default").violations if key in each]
+    a, b = sides
+    found = [each for each in compare_sides(a, b, "default").violations if key in each]
     assert found == [f"{key} of a reads 'ctypes', where 'none' is required"]
 
 
