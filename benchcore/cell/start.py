@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 # Latency samples over all starts: the fewest for steps of any length, the most within the time of
 # a few blocks, which lets three starts reach a p99.
-_FEWEST_LATENCIES, _MOST_LATENCIES = 50, 400
+_FEWEST_LATENCIES = 50
+_MOST_LATENCIES = 400
 _LATENCY_BLOCKS = 5
 ESCAPED = "left its group: "
 _CHANGED = "its evidence was changed after it had been saved, so it proves nothing"
@@ -63,8 +64,7 @@ class StartRunner:
         self._loader: LoaderProcess | None = None
         self._own = OwnSettings()
         self._escaped: dict[str, set[str]] = {}
-        """By contender the names of processes that left its group, and were ended; and the settings
-        of this process that it changed, which later contenders would inherit."""
+        """By contender the processes that left its group, and the settings of ours it changed."""
 
     def begin(self, loader: LoaderProcess | None) -> None:
         """Start the duel's clock. `loader` serves the batches of a duel with a dataset."""
