@@ -9,8 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from benchcore.names import FRAMEWORK_NAMES
-from benchcore.protocol import name_case
+from benchcore.names import FRAMEWORK_NAMES, name_case_in_words
 from dashboards.figures.forest_chart import FRAMEWORK_DIRECTIONS, forest_chart
 from dashboards.formatting import NOT_MEASURED, format_factor, format_speedup
 from dashboards.templating import render_template
@@ -30,7 +29,7 @@ def render_study(found: Mapping[str, Any]) -> str:
         "defects.html.j2",
         charts,
         found=found,
-        case=name_case(found["workload"], found["case"]),
+        case=_name_case(found),
         versions=" and ".join(versions),
         headline=write_headline(found),
         disturbed=f"{found['disturbed']}. {DISTURBED}" if found["disturbed"] else "",
@@ -52,9 +51,13 @@ _DESCRIPTION = (
 )
 
 
+def _name_case(found: Mapping[str, Any]) -> str:
+    return name_case_in_words({**found, "case_name": found["case"]})
+
+
 def write_headline(found: Mapping[str, Any]) -> str:
     """The fair ratio, and the range that single errors would report."""
-    fair, case = found["fair"], name_case(found["workload"], found["case"])
+    fair, case = found["fair"], _name_case(found)
     if fair["speedup"] is None:
         return f"The fair pair was {NOT_MEASURED} on {case}"
     measured = [each for each in found["switches"] if each["speedup"] is not None]

@@ -20,6 +20,8 @@ def _make_study(**changes: Any) -> dict[str, Any]:
         "workload": "resnet50",
         "case": "infer_b4",
         "use_case": "infer",
+        "batch": 4,
+        "precision": "fp32_ieee",
         "device": "Some CPU",
         "device_kind": "cpu",
         "started_at": "2026-01-02T03:04:05+00:00",
@@ -90,5 +92,8 @@ def test_the_chart_shows_measurements_and_the_fair_pair_as_a_line() -> None:
 def test_without_the_fair_pair_errors_have_no_baseline() -> None:
     nothing = {"speedup": None, "low": None, "high": None, "num_starts": 0, "caught": []}
     study = _make_study(fair=nothing, switches=[], corrections=[])
-    assert write_headline(study) == "The fair pair was not measured on resnet50 infer_b4"
+    assert (
+        write_headline(study)
+        == "The fair pair was not measured on ResNet-50, inference, batch 4, fp32"
+    )
     assert "the errors have no baseline" in render_study(study)
