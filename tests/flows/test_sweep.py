@@ -39,7 +39,7 @@ def test_a_sweep_from_the_form_shows_its_curve_and_fails_if_nothing_was_measured
     monkeypatch.setenv("DEADHEAT_STATE", str(session_state.root))
     ended = sweep(_ask(device="cuda:7"), return_state=True)
     assert ended.is_failed()
-    assert "1: " in (ended.message or "") and "unsupported" in (ended.message or "")
+    assert "1: " in (ended.message or "") and "not supported" in (ended.message or "")
     artifacts = _read_artifacts("sweep-mlp")
     rows = json.loads(artifacts["sweep-sweep-mlp"]["data"])
     assert [(row["batch"], row["a"], row["b"]) for row in rows] == [
