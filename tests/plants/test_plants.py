@@ -16,6 +16,7 @@ from tasks.unfair.automatic_plants import list_automatic
 from tasks.unfair.framework_servers import FrameworkServers
 from tasks.unfair.plants import Outcome, Plant, read_plants, run_plants
 
+pytestmark = pytest.mark.timeout(1800)  # the first of a duel's plants runs all of them
 _AUTOMATIC = (
     ("mlp", "round_inputs", "jax"), ("mlp", "compute_when_read", "jax"),
     ("mlp", "work_twice", "jax"), ("mlp", "return_early", "torch"),
