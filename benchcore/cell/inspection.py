@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
 from benchcore.cell.in_float32 import InFloat32
-from benchcore.cell.measure.timing import choose_group_size
 from benchcore.cell.proof.following.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.sharing import describe_repeated
-from benchcore.cell.proof.steps import same_work
 from benchcore.cell.proof.steps.given import Readings
 from benchcore.cell.proof.watching.host_calls import NONE
 from benchcore.cell.proof.watching.own_code import list_timed
@@ -51,24 +49,10 @@ class Inspection:
         self._watched: dict[str, str] = {}
         self._works = False
         self._draws = False
-        self._unlike: dict[str, str] = {}
-        self._timed: list[str] = []
-        """What steps called when `look` was called last."""
 
     def list_switches(self) -> dict[str, object]:
         """Switches that the contender's own list lacks: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
-
-    def look(self, message: Mapping[str, Any], group_size: int) -> None:
-        """If a message wants it, list what steps call between two timed blocks, at a moment that no
-        program can foresee: `after` compares it. The blocks were planned for results of the size
-        that `group_size` follows from."""
-        if not (message.get("look") and self._alone):
-            return
-        self._timed = self._program.list_work(self._runtime.list_work)
-        buffers = self._program.rotation.buffers
-        if group_size not in {choose_group_size(self._program.plain_step()) for _ in buffers}:
-            self._unlike = {"owed": "results of another size than a block was planned for"}
 
     def check_block(self, steps: int) -> None:
         """Run and check a short block. `steps` is the length of a timed block. Raises
@@ -92,7 +76,6 @@ class Inspection:
         )
         self.check_block(steps)
         if whole:
-            same_work.check_timed(self._timed, unseen)
             self.check_unseen(unseen)
         if whole:
             self._run_steps(steps, None)  # the state may have been reset
@@ -173,6 +156,5 @@ class Inspection:
         runtime = self._runtime
         manifest = read_manifest(runtime, self._program, canary, alone=self._alone)
         early = {key: value for key, value in self._watched.items() if value not in FAIR}
-        early |= self._unlike
         effective = {**runtime.effective(), "manifest": {**manifest, **early, **readings}}
         return effective if self._products is None else {**effective, "products": self._products}

@@ -26,7 +26,7 @@ from benchcore.cell.proof.following.drawing import Followed, Read
 from benchcore.cell.proof.following.needless import describe_needless
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.steps.given import Readings
-from benchcore.cell.proof.watching import interpreter, torch_compiler, torch_watch
+from benchcore.cell.proof.watching import torch_compiler, torch_watch
 from benchcore.cell.proof.watching.own_code import identify
 from benchcore.cell.proof.watching.torch_floats import list_floats
 from benchcore.cell.runtimes.runtime import ALONE, Place, name_devices
@@ -243,7 +243,6 @@ class TorchRuntime:
         if followed:
             return found
         found["autograd_graph"] = torch_watch.describe_graph(self._torch, program)
-        found["interpreted"] = interpreter.describe_interpreted(self._torch, step)
         if self._mode != "none":
             num_shapes = program.num_shapes
             whole = torch_compiler.describe_whole(self._torch, step, num_shapes)

@@ -214,8 +214,6 @@ _OF_EVERY_SIDE = {
     "branches": "none",
     "operations": "those of float32",
     "variances": "in two passes",
-    "reach": "none",
-    "interpreted": "none",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
 copies from or to the host. It returns all that it computes, so that the harness waits for it, and
@@ -223,8 +221,7 @@ reads the parameters and inputs that it was given, not what was computed of them
 of torch keeps a graph for a backward pass that nobody runs. A step draws random numbers with its
 framework's own generator, and no number of a state decides what it computes. In
 a coarser precision it runs the same operations. No
-variance is the difference of two means. Its code reaches
-nothing beyond its framework, and runs little Python for each operator."""
+variance is the difference of two means."""
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),

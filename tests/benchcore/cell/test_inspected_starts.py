@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from duel_orders import make_contender, make_order
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.cell.document import add_effective
 from benchcore.cell.inspection import Inspection, describe_size
-from benchcore.cell.proof import agreement
 from benchcore.cell.proof.steps.given import Readings
-from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
-from benchcore.cell.start import StartRunner, choose_inspected
+from benchcore.cell.start import choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import product_frame
@@ -26,87 +21,6 @@ from benchcore.store.incoming.ingest import ingest_spool
 def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> None:
     assert choose_inspected(1) == {0}
     assert {choose_inspected(3) for _ in range(100)} == {frozenset({0, 1}), frozenset({0, 2})}
-
-
-_LOOK = {"look": True}
-_UNUSED: Any = None
-
-
-def _start_duel(folder: Path, **limits: Any) -> StartRunner:
-    order = make_order(make_contender("a"), make_contender("b"), **limits)
-    runner = StartRunner(order, folder, folder)
-    runner.detect_device()
-    for each in runner.contenders.values():
-        each["starts"].append({"status": "ok"})
-    return runner
-
-
-def test_each_inspected_start_is_looked_at_once_and_no_program_can_foresee_when(
-    tmp_path: Path,
-) -> None:
-    found = set[tuple[bool, ...]]()
-    for _ in range(200):
-        runner = _start_duel(tmp_path)
-        looks = [*(runner._wants_look("a", 0) for _ in range(3))]
-        looks.append(runner._wants_look("a", 0, last=True))
-        assert sum(looks) == 1
-        assert runner._wants_look("b", 0, last=True)
-        found.add(tuple(looks))
-    assert len(found) == 4
-    runner = _start_duel(tmp_path)
-    runner._inspected = frozenset()
-    assert not runner._wants_look("a", 0, last=True)
-
-
-def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -> None:
-    calls = ["multiply"]
-    runtime: Any = SimpleNamespace(list_work=None, watch_step=lambda *given, **options: {})
-    bound: Any = SimpleNamespace(
-        list_work=lambda list_work: list(calls), plain_step=lambda: results, inputs=()
-    )
-    bound.rotation = SimpleNamespace(buffers=(0, 1))
-    results = [np.zeros(10)]
-    inspection = Inspection(runtime, bound, lambda *given: 0, alone=True, in_float32=_UNUSED)
-    inspection.look(_LOOK, 64)
-    calls.append("add")
-    bound.check_left_behind = bound.check_block = lambda *given: None
-    runtime.synchronise = None
-    with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'add'"):
-        inspection.after(5, whole=True)
-
-
-def test_results_must_be_as_large_as_those_that_a_block_was_planned_for() -> None:
-    large = [np.zeros(1 << 22)]
-    outputs: Any = iter([large, large, large, [np.zeros(1)], large, large])
-    bound: Any = SimpleNamespace(
-        list_work=lambda list_work: [],
-        plain_step=lambda: next(outputs),
-        rotation=SimpleNamespace(buffers=(0, 1)),
-    )
-    runtime: Any = SimpleNamespace(list_work=None)
-    inspection = Inspection(runtime, bound, lambda *given: 0, alone=True, in_float32=_UNUSED)
-    inspection.look(_LOOK, 1)
-    assert inspection._unlike == {}
-    inspection.look(_LOOK, 64)  # some inputs lead to small results
-    assert inspection._unlike == {}
-    inspection.look(_LOOK, 64)
-    assert inspection._unlike["owed"] == "results of another size than a block was planned for"
-
-
-def test_evidence_that_is_changed_after_it_was_saved_fails_its_contender(tmp_path: Path) -> None:
-    runner = _start_duel(tmp_path)
-    for name in ("a", "b"):
-        path = tmp_path / f"{name}.npz"
-        path.write_bytes(b"1")
-        runner.evidence[name] = {"start 0, before": path}
-        runner._digests[path] = agreement.digest_file(path)
-    runner.refuse_changed()
-    assert [each["status"] for each in runner.contenders.values()] == ["ok", "ok"]
-    (tmp_path / "b.npz").write_bytes(b"2")
-    runner.refuse_changed()
-    assert [each["status"] for each in runner.contenders.values()] == ["ok", "numerics"]
-    assert "was changed" in runner.contenders["b"]["failure"]["reason"]
-    assert list(runner.evidence) == ["a"]
 
 
 def test_the_size_of_products_by_shape_is_read_where_inputs_have_several() -> None:

@@ -14,7 +14,6 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from benchcore.cell.proof.watching.host_work import is_own_code
@@ -35,7 +34,6 @@ Switches = Mapping[str, object]
 def list_process_switches() -> dict[str, object]:
     """Switches of the interpreter and the operating system, the code that measures, and environment
     variables. Compilers may set folders that nobody has set."""
-    own_code = list_own_code()  # first: what is replaced may be put back when it is called
     variables = {
         f"variable {name}": value
         for name, value in os.environ.items()
@@ -50,13 +48,12 @@ def list_process_switches() -> dict[str, object]:
         "tiny numbers": keeps_tiny(),
         "switch interval": sys.getswitchinterval(),
         "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
-        "names for perf": getattr(sys, "is_stack_trampoline_active", bool)(),
         "audit hooks": list(_audit_hooks),
         "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
         "process": _list_process_settings(),
         **variables,
         **list_folders(),
-        **own_code,
+        **list_own_code(),
     }
 
 
@@ -78,14 +75,9 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 def _list_own(functions: Iterable[Any]) -> list[str]:
     """Names of the functions that belong to no library, such as callbacks of the garbage
-    collector, and of the classes of other callables."""
-    found = []
-    for each in filter(callable, functions):
-        if type(each) in (FunctionType, MethodType):
-            found += [each.__name__] if is_own_code(each.__code__) else []
-        elif type(each) is not BuiltinFunctionType:
-            found.append(type(each).__name__)
-    return found
+    collector."""
+    codes = (getattr(each, "__code__", None) for each in functions)
+    return [each.co_name for each in codes if each is not None and is_own_code(each)]
 
 
 def _list_watchers() -> list[object]:
@@ -99,14 +91,12 @@ _audit_hooks: list[str] = []
 
 
 def watch_audit_hooks() -> None:
-    """Record from now on who adds an audit hook, apart from those of libraries. A hook is called
-    whenever somebody looks at a program, it can't be removed, and nothing else shows it."""
+    """Record from now on who adds an audit hook. A hook is called whenever somebody looks at a
+    program, it can't be removed, and nothing else shows it."""
     add = sys.addaudithook
 
     def note(hook: Any) -> None:
-        is_function = type(hook) in (FunctionType, MethodType)
-        if not is_function or is_own_code(hook.__code__):
-            _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
+        _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
         add(hook)
 
     sys.addaudithook = note

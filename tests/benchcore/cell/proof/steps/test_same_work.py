@@ -15,7 +15,7 @@ import pytest
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.manifest import _read_update
 from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
-from benchcore.cell.proof.steps.same_work import check_same, check_timed, check_without_random
+from benchcore.cell.proof.steps.same_work import check_same, check_without_random
 from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import Spec
 
@@ -61,15 +61,6 @@ def test_a_step_that_keeps_results_until_somebody_looks_is_found() -> None:
                 lambda inputs: calls.append("multiply" if state["seen"] else "look up")
             )
         )
-
-
-def test_a_step_that_works_otherwise_between_timed_blocks_is_found() -> None:
-    check_timed(["multiply", "add"], ["add", "multiply"])
-    check_timed([], ["multiply"])  # nobody looked
-    with pytest.raises(StepUnlikeProofError, match="did not call nothing, and called 'multiply'"):
-        check_timed(["multiply", "multiply"], ["multiply"])
-    with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'multiply'"):
-        check_timed(["add"], ["add", "multiply"])
 
 
 @pytest.mark.parametrize("keeps", [False, True])
