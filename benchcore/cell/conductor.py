@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.ladder import CrashLadder
 from benchcore.cell.failures.status import ContenderFailedError
-from benchcore.cell.in_float32 import takes_float32
 from benchcore.cell.loader.epochs import list_tolerances
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
@@ -131,6 +130,8 @@ class Conductor:
 
     def _compare_evidence(self) -> list[dict[str, Any]]:
         """A contender that needed a workaround is compared as it ran with the workaround."""
+        from benchcore.cell.in_float32 import takes_float32
+
         evidence = self._starts.evidence
         paths = {name: evidence[name] for name in self._starts.contenders if name in evidence}
         case = document.find_order_case(self._order, self._spec)

