@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from itertools import combinations
@@ -39,6 +40,18 @@ _OF_LATER_STEPS = ("loss_trace", "travel")
 """Quantities that are not compared where variances are small: a step moves a parameter by as much
 as it holds, so what was rounding becomes a difference of 1e-3 (AdamW; one and two threads of torch
 differ by as much)."""
+
+
+def takes_float32(case: Any) -> Any | None:
+    """The case in float32; None if it has that precision, or several devices."""
+    if case.precision == "fp32_ieee" or getattr(case, "devices", 1) > 1:
+        return None
+    return dataclasses.replace(case, precision="fp32_ieee")
+
+
+def is_proven_in_float32(case: Any) -> bool:
+    """Whether the program in float32 is proven. In TF32 its products are rounded, too."""
+    return case.precision.startswith("bf16") and takes_float32(case) is not None
 
 
 def find_non_finite(path: Path) -> str | None:

@@ -57,6 +57,9 @@ class Recorded:
     """Operations that no step of its kind needs."""
     near: Mapping[Hashable, Hashable] = field(default_factory=dict)
     """Values that differ from an earlier one in their last digits only, and that one."""
+    single: Collection[Hashable] = ()
+    """Single numbers. Two may be equal by chance, so such a result was there before only if its
+    operation read it, or ran before."""
 
 
 def describe_needless(record: Callable[[], Recorded]) -> dict[str, Any]:
@@ -157,13 +160,17 @@ def list_needless(recorded: Recorded) -> list[Operation]:
     through others, or had been read or computed before. An operation that reads nothing may run
     again."""
     known: set[Hashable] = set()
+    single, ran = set(recorded.single), set[Hashable]()
     new: list[set[Hashable]] = []
     for each in recorded.operations:
         known.update(each.reads)
         known.difference_update(recorded.overwritten)
-        results = set(each.results)
-        new.append(results - known if each.reads and not each.updates else results)
+        results, here = set(each.results), (each.name, each.reads)
+        by_chance = set() if here in ran else (results & single).difference(each.reads)
+        is_free = not each.reads or each.updates
+        new.append(results if is_free else results - (known - by_chance))
         known.update(results)
+        ran.add(here)
     wanted, live = set(recorded.needed), set()
     for each, results in zip(reversed(recorded.operations), reversed(new), strict=True):
         if results & wanted or each.call in live:

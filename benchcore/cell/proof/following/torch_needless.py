@@ -82,6 +82,7 @@ class _Recording:
         self._changed: dict[int, Any] = {}
         """Tensors from before the step, by storage."""
         self._weights: dict[Any, Any] = {}
+        self._single: set[Hashable] = set()
 
     def run(self, func: Any, args: Any, kwargs: Any, call: object) -> Any:
         """Run and record an operation that torch dispatches."""
@@ -146,6 +147,7 @@ class _Recording:
             overwritten=self._overwritten,
             unusual=self._unusual,
             near=self._near.found,
+            single=self._single,
         )
 
     def _list_tensors(self, nested: object) -> list[Any]:
@@ -181,6 +183,8 @@ class _Recording:
             for part in flat.split(_CHUNK):
                 total = total * 31 + int((part.long() * self._weigh(part)).sum())
             number = total, str(tensor.dtype), _describe_layout(tensor)
+            if tensor.numel() == 1:
+                self._single.add(number)
             if tensor.dtype in (torch.float32, torch.float64):
                 self._near.add(number, number[1:], lambda: copy_to_host(tensor))
         return number
