@@ -130,8 +130,6 @@ class Conductor:
 
     def _compare_evidence(self) -> list[dict[str, Any]]:
         """A contender that needed a workaround is compared as it ran with the workaround."""
-        from benchcore.cell.in_float32 import takes_float32
-
         evidence = self._starts.evidence
         paths = {name: evidence[name] for name in self._starts.contenders if name in evidence}
         case = document.find_order_case(self._order, self._spec)
@@ -139,6 +137,6 @@ class Conductor:
         near_kinks = self._spec.tolerances_near_kinks(case)
         if self._order.dataset is not None:
             tolerances = near_kinks = list_tolerances(self._spec, case)
-        exact = takes_float32(case)
+        exact = agreement.takes_float32(case)
         in_float32 = None if exact is None else self._spec.tolerances(exact)
         return agreement.compare_all(paths, tolerances, near_kinks, in_float32) if paths else []

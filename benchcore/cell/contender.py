@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import bind_program, digest, find_case, make_start, put_weights
 from benchcore.cell.failures.exceptions import describe_exception
-from benchcore.cell.in_float32 import InFloat32, is_proven_in_float32
+from benchcore.cell.in_float32 import InFloat32
 from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import measure_new_shapes, probe_metrics, time_in_numpy
 from benchcore.cell.processes.channel import Channel, ChannelClosedError
-from benchcore.cell.proof.agreement import IN_FLOAT32, KNOWN, UNUSUAL
+from benchcore.cell.proof.agreement import IN_FLOAT32, KNOWN, UNUSUAL, is_proven_in_float32
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.watching.switches import (
     SwitchLog,

@@ -7,14 +7,13 @@ proven, too: the conductor compares what it computes with the other side's.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import bind_program, make_start
-from benchcore.cell.proof.agreement import IN_FLOAT32
+from benchcore.cell.proof.agreement import IN_FLOAT32, is_proven_in_float32, takes_float32
 from benchcore.cell.runtimes.runtime import Runtime
 from benchcore.program import Arrays
 from benchcore.workloads.contract import import_spec
@@ -32,18 +31,6 @@ _OF_DERIVATIVE = (
 )  # fmt: skip
 """Operations of the derivative of JAX's error function, as in GELU: in float32 it is a polynomial
 (JAX 0.12), in bfloat16 it is none."""
-
-
-def takes_float32(case: Any) -> Any | None:
-    """The case in float32; None if it has that precision, or several devices."""
-    if case.precision == "fp32_ieee" or getattr(case, "devices", 1) > 1:
-        return None
-    return dataclasses.replace(case, precision="fp32_ieee")
-
-
-def is_proven_in_float32(case: Any) -> bool:
-    """Whether the program in float32 is proven. In TF32 its products are rounded, too."""
-    return case.precision.startswith("bf16") and takes_float32(case) is not None
 
 
 def describe_operations(timed: Iterable[str], wanted: Iterable[str]) -> str:

@@ -77,7 +77,6 @@ class Inspection:
         self.check_block(steps)
         if whole:
             self.check_unseen(unseen)
-        if whole:
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             program.settle(runtime.synchronise)  # what was traced has left tracers

@@ -82,7 +82,7 @@ def answer_error_rates(found: Mapping[str, Any]) -> str:
     if alarms is None or not alarms["total"]:
         return ""
     runs = f"{alarms['hits']} of {alarms['total']} {_MEANING['false alarms']} gave a false alarm"
-    note = _note(alarms, found["fewest_runs"]) or f"{_format_share(alarms)}"
+    note = _note(alarms, found["fewest_runs"]) or _format_share(alarms)
     return f"{runs}: {note}."
 
 

@@ -142,8 +142,11 @@ def write_run_headline(ratios: Sequence[dict[str, Any]]) -> str:
     nothing else counts.
     """
     counted = list(filter(does_count, ratios))
-    counted = [row for row in counted if row["workload"] not in NO_FRAMEWORKS] or counted
-    pairs = [row for row in newest_pair_rows(ratios) if row in counted]
+    workloads = {row["workload"] for row in counted}
+    leading = workloads.difference(NO_FRAMEWORKS) or workloads
+    counted = [row for row in counted if row["workload"] in leading]
+    newest = filter(does_count, newest_pair_rows(ratios))
+    pairs = [row for row in newest if row["workload"] in leading]
     if not pairs:
         return f"On this machine, {_describe_in_words(counted[0])}."
     lead = min(pairs, key=_rank)

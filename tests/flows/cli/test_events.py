@@ -184,7 +184,7 @@ def test_the_result_of_a_confirmation_is_printed(capsys: pytest.CaptureFixture[s
         [{**confirmed, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}]
     )
     printed = " ".join(capsys.readouterr().out.split())
-    for words in ("mlp tiny", "confirmed", "torch by +5.1 %", "triton", "3.7"):
+    for words in ("mlp tiny", "confirmed", "PyTorch by +5.1 %", "triton", "3.7"):
         assert words in printed
     assert printed.count("suspicion 1: a start does not count: [of] load") == 1
     print_confirmation([])
