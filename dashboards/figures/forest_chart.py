@@ -26,6 +26,8 @@ COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
 _SHAPES = ("circle", "triangle-up", "square")
 _ROW_STEP = 42
 _LABEL_OFFSET, _MARK_OFFSET = -9, 7
+_VALUE_WIDTH = 150
+"""Pixels of a ratio with its interval, which a label beside it may not cover."""
 _WIDE_TICKS = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
 _ROUND_TICKS = (0.15, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8)
 _OCTAVES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
@@ -211,21 +213,25 @@ def _labels(
     pairs = inline(lines)
     left, right = alt.XValue(0), alt.XValue("width")
     return [
-        _left_text(top).encode(y=y, x=left, text="left:N"),
-        _right_text(top).encode(y=y, x=right, text="right:N"),
+        left_text(top).encode(y=y, x=left, text="left:N"),
+        right_text(top).encode(y=y, x=right, text="right:N"),
         alt.Chart(headings)
         .mark_text(align="left", baseline="middle", fontWeight=600, fontSize=13, yOffset=3)
         .encode(y=y, x=left, text="text:N"),
-        _left_text(pairs, _LABEL_OFFSET).encode(y=y, x=left, text="label:N"),
-        _right_text(pairs, _LABEL_OFFSET).encode(y=y, x=right, text="value_label:N"),
+        left_text(pairs, _LABEL_OFFSET, limit=alt.ExprRef(f"width - {_VALUE_WIDTH}")).encode(
+            y=y, x=left, text="label:N"
+        ),
+        right_text(pairs, _LABEL_OFFSET).encode(y=y, x=right, text="value_label:N"),
     ]
 
 
-def _left_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
-    return alt.Chart(values).mark_text(align="left", baseline="middle", yOffset=offset)
+def left_text(values: alt.InlineData, offset: int = 0, **style: Any) -> alt.Chart:
+    """Text that begins at the chart's left side, `offset` pixels below the middle of its row."""
+    return alt.Chart(values).mark_text(align="left", baseline="middle", yOffset=offset, **style)
 
 
-def _right_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
+def right_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
+    """Text that ends at the chart's right side."""
     return alt.Chart(values).mark_text(align="right", baseline="middle", yOffset=offset)
 
 

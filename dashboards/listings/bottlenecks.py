@@ -39,15 +39,17 @@ def describe_bottleneck(row: Mapping[str, Any]) -> Row:
     }
 
 
-def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Whether each pair ran the same program, and what differs; empty if no program was stored."""
+def list_programs(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Row]:
+    """Whether each pair ran the same program, and what differs; empty if no program was stored.
+    `names` are what readers see for contenders."""
     if all(row["same"] is None for row in rows):
         return []
     listed = []
     for row in rows:
         kind, verdict = _VERDICTS.get(row["same"], ("unknown", "unknown"))
         difference = str(row["summary"]).removeprefix(f"{verdict}: ").removeprefix(f"{verdict} ")
-        named = {"case": str(row["case"]), "pair": str(row["pair"])}
+        pair = " against ".join(names.get(row[side], str(row[side])) for side in ("a", "b"))
+        named = {"case": str(row["case"]), "pair": pair}
         listed.append({**named, "kind": kind, "verdict": verdict, "difference": difference})
     return listed
 

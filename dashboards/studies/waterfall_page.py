@@ -8,12 +8,13 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.figures.forest_chart import COLORS
+from dashboards.figures.forest_chart import COLORS, layer_chart, left_text, right_text
 from dashboards.formatting import format_ns, format_speedup
 from dashboards.listings.bottlenecks import describe_bottleneck
 from dashboards.templating import render_template
 
-_ROW_STEP = 46
+_ROW_STEP = 48
+_LABEL_OFFSET, _BAR_OFFSET = -13, 7
 _KINDS = ("faster", "slower", "same or unknown", "JAX")
 _COLORS = (*COLORS, "#2a9d6f")
 
@@ -66,30 +67,27 @@ def waterfall_chart(found: Mapping[str, Any]) -> alt.LayerChart:
     bars = list_bars(found)
     order = [bar["arm"] for bar in bars]
     values = alt.InlineData(values=bars)
-    y = alt.Y("arm:N", sort=order, title=None, scale=alt.Scale(domain=order))
+    y = alt.Y("arm:N", sort=order, axis=None, scale=alt.Scale(domain=order))
     longest = max((bar["to"] for bar in bars), default=1.0)
-    scale = alt.Scale(domain=[0, 1.45 * longest], nice=False)
+    scale = alt.Scale(domain=[0, longest], nice=False)
     x = alt.X("from:Q", scale=scale, title="milliseconds per step")
     color = alt.Color(
         "kind:N", scale=alt.Scale(domain=list(_KINDS), range=list(_COLORS)), legend=None
     )
-    return alt.LayerChart(
-        layer=[
+    return layer_chart(
+        [
             alt.Chart(values)
-            .mark_bar(height=20, cornerRadius=2)
+            .mark_bar(height=16, cornerRadius=2, yOffset=_BAR_OFFSET)
             .encode(y=y, x=x, x2="to:Q", color=color),
             alt.Chart(values)
-            .mark_tick(thickness=2, height=30)
+            .mark_tick(thickness=2, height=24, yOffset=_BAR_OFFSET)
             .encode(y=y, x=alt.X("ends:Q", scale=scale)),
-            alt.Chart(values)
-            .mark_text(align="left", baseline="middle", dx=6)
-            .encode(y=y, x=alt.X("to:Q", scale=scale), text="label:N"),
+            left_text(values, _LABEL_OFFSET).encode(y=y, x=alt.XValue(0), text="arm:N"),
+            right_text(values, _LABEL_OFFSET).encode(y=y, x=alt.XValue("width"), text="label:N"),
         ],
-        width="container",
-        height=_ROW_STEP * max(1, len(order)),
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-        description="The step time of each arm, from torch eager to JAX. "
-        "The table below holds the same numbers.",
+        _ROW_STEP * max(1, len(order)),
+        "The step time of each arm, from torch eager to JAX. The table below holds the same "
+        "numbers.",
     )
 
 
@@ -112,7 +110,7 @@ def list_bars(found: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "to": max(begins, ends),
                 "ends": ends,
                 "kind": "JAX" if arm["label"] == "JAX" else kind,
-                "label": "  ".join(filter(None, (format_ns(ends * 1e6), format_gain(arm)))),
+                "label": ", ".join(filter(None, (format_ns(ends * 1e6), format_gain(arm)))),
             }
         )
         before = ends
@@ -122,12 +120,16 @@ def list_bars(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 def render_waterfall(found: Mapping[str, Any]) -> str:
     """The page's HTML. Every string from a result is escaped."""
     chart = waterfall_chart(found)
+    labels = {arm["name"]: arm["label"] for arm in found["arms"]}
     return render_template(
         "waterfall.html.j2",
         {"waterfall": chart.to_dict()},
         found=found,
         arms=list_arms(found),
         whole=describe_total(found),
-        why=[describe_bottleneck(row) for row in found["why"]],
+        why=[
+            {**describe_bottleneck(row), "name": labels.get(row["name"], row["name"])}
+            for row in found["why"]
+        ],
         description=chart.description,
     )

@@ -147,7 +147,8 @@ def list_programs(
     for duel_run, a, b, workload, case in pairs:
         change = compare_programs(programs.get((duel_run, b)), programs.get((duel_run, a)))
         found = {"same": change.same, "summary": change.summary, "duel_run": duel_run}
-        rows.append({"case": name_case(workload, case), "pair": f"{a} against {b}", **found})
+        pair = {"a": a, "b": b, "pair": f"{a} against {b}"}
+        rows.append({"case": name_case(workload, case), **pair, **found})
     return rows
 
 

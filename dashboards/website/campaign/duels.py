@@ -299,10 +299,7 @@ def _limits(found: Rows, profiles: Rows, names: Mapping[str, str]) -> Block | No
 
 def _programs(found: Rows, names: Mapping[str, str]) -> Block | None:
     """Whether the sides of a pair of versions or settings ran the same compiled program."""
-    rows = [
-        {**row, "pair": " against ".join(names.get(e, e) for e in row["pair"].split(" against "))}
-        for row in bottlenecks.list_programs(found)
-    ]
+    rows = bottlenecks.list_programs(found, names)
     columns = (
         column("pair", "Pair"),
         column("verdict", "Compiled program"),

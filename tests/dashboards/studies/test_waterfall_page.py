@@ -76,3 +76,10 @@ def test_hostile_strings_stay_text() -> None:
     page = re.sub(r'<script type="module">.*?</script>', "", render_waterfall(found), flags=re.S)
     assert "<script>alert" not in page
     assert "<img" not in page
+
+
+def test_what_limits_an_arm_is_listed_by_the_arms_name() -> None:
+    row = {"name": "torch-compile", "bottleneck": "memory", "advice": "fuse", "reason": ""}
+    row |= dict.fromkeys(("intensity", "ridge", "compute_share", "bandwidth_share", "host_share"))
+    page = render_waterfall(found_waterfall(why=[row, {**row, "name": "another"}]))
+    assert re.findall(r'<th scope="row" class="name">(.*?)</th>', page) == ["compile", "another"]

@@ -86,11 +86,12 @@ def test_the_top_of_a_night_names_the_settings_of_its_fair_pairs(alone: Campaign
 
 def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> None:
     run = alone.runs[0]
-    found = {"case": "mlp train", "pair": "new against old", "duel_run": run}
+    found = {"case": "mlp train", "a": "new", "b": "old", "duel_run": run}
     programs = {run: [{**found, "same": False, "summary": "another program: fusion 3, not 4"}]}
     changed = replace(alone, of_duels={**alone.of_duels, "programs": programs})
-    titles = [each.get("title") for each in dict(list_duels(changed))[run]["blocks"]]
-    assert "Did the compiled program change?" in titles
+    shown = {each.get("title"): each for each in dict(list_duels(changed))[run]["blocks"]}
+    (table,) = shown["Did the compiled program change?"]["blocks"]
+    assert [row["pair"] for row in table["rows"]] == ["new against old"]
     unread = replace(alone, of_duels={**alone.of_duels, "programs": {}})
     plain = [each.get("title") for each in dict(list_duels(unread))[run]["blocks"]]
     assert "Did the compiled program change?" not in plain
