@@ -68,7 +68,7 @@ def _find_cause(row: Mapping[str, Any], contenders: Contenders) -> str:
         return "not measured"
     reason = str(row["reason"]).removeprefix(f"{row['a']}: ").removeprefix(f"{row['b']}: ")
     first = re.split("[:;]", reason, maxsplit=1)[0].strip()
-    return _cut(_NUMBER.sub("N", first), _LONGEST_CAUSE) or "no reason recorded"
+    return _cut(_NUMBER.sub("\u2026", first), _LONGEST_CAUSE) or "no reason recorded"
 
 
 def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
