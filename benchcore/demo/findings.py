@@ -46,16 +46,19 @@ def write_findings(engine: Engine, last: date) -> None:
     series = read_series(engine, metrics=TRACKED)
     refresh_suspicions(engine, series)
     known = {each.key: each for each in series}
-    for row in list_suspicions(engine):
-        if (last - date.fromisoformat(row["since"])).days > _TOO_NEW:
-            _confirm(engine, read_suspicion(engine, row["id"], known))
+    findings = {
+        row["id"]: _confirm(engine, read_suspicion(engine, row["id"], known))
+        for row in list_suspicions(engine)
+        if (last - date.fromisoformat(row["since"])).days > _TOO_NEW
+    }
     for event in list_events(engine):
         record_sent(engine, event["id"])
-        _triage(engine, event, (last - date.fromisoformat(event["since"])).days)
+        age = (last - date.fromisoformat(event["since"])).days
+        _triage(engine, event, age, is_better=_is_better(findings[event["suspicion"]]))
     backdate(engine)
 
 
-def _confirm(engine: Engine, suspicion: SuspicionRecord) -> None:
+def _confirm(engine: Engine, suspicion: SuspicionRecord) -> Finding:
     luck = random.Random(suspicion.id)
     starts = [_make_start(suspicion, luck) for _ in range(_STARTS)]
     (finding,) = decide([(starts, suspicion.levels)], final=True, num_looks=1)
@@ -71,6 +74,13 @@ def _confirm(engine: Engine, suspicion: SuspicionRecord) -> None:
         candidates=[],
         probe_failures=[],
     )
+    return finding
+
+
+def _is_better(finding: Finding) -> bool:
+    """Whether the culprit needs less than before; every metric of this year is an amount."""
+    effect = finding.b if finding.culprit == "b" else finding.a
+    return effect is not None and (effect.log_ratio or 0.0) < 0
 
 
 def _make_start(suspicion: SuspicionRecord, luck: random.Random) -> dict[str, dict[int, float]]:
@@ -111,13 +121,12 @@ def _describe(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _triage(engine: Engine, event: dict[str, Any], age: int) -> None:
+def _triage(engine: Engine, event: dict[str, Any], age: int, *, is_better: bool) -> None:
     """People answered what is old; the newest events wait."""
     if age < _UNTRIAGED_DAYS:
         return
     annotate_event(engine, event["id"], who=_WHO, owner=_WHO)
-    better = (event["ratio"] or 1.0) > 1.0
-    answers = _IMPROVEMENT if event["id"] % 3 and better else _REGRESSION
+    answers = _IMPROVEMENT if is_better else _REGRESSION
     for state, note in answers[: 1 if age < _ANSWERED_DAYS else None]:
         if event["state"] == "untriaged":
             move_event(engine, event["id"], state, who=_WHO, note=note)

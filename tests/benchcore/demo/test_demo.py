@@ -1,4 +1,4 @@
-"""One made-up fortnight is stored once for all tests; a second one tests the command."""
+"""Forty made-up nights are stored once for all tests; others test the command."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import pytest
 from command_line import run_here
 from result_documents import spool_document
 
-from benchcore.demo import story
+from benchcore.demo import findings, story
 from benchcore.demo.documents import make_document
-from benchcore.demo.findings import write_findings
 from benchcore.demo.write import open_demo, write_nights
 from benchcore.running.plans import load_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.incoming.documents import read_document
-from benchcore.store.history.events import list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.metrics import TRACKED
+from benchcore.store.history.events import list_events
 from benchcore.store.history.series import read_series
 from benchcore.store.history.suspicions import list_suspicions, read_suspicion
+from benchcore.store.incoming.documents import read_document
+from benchcore.store.metrics import TRACKED
 
 LAST = date(2026, 11, 22)
 DAYS = 40
@@ -35,7 +34,9 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[State, E
     state = open_demo(tmp_path_factory.mktemp("demo") / "new")
     engine = open_database(state.database_url, made_up=True)
     write_nights(state, engine, LAST, DAYS)
-    write_findings(engine, LAST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "_UNTRIAGED_DAYS", 0)
+        findings.write_findings(engine, LAST)
     yield state, engine
     engine.dispose()
 
@@ -99,6 +100,14 @@ def test_what_releases_changed_is_found_in_the_right_framework(
     assert faster_torch["ratio"] == pytest.approx(0.955, rel=0.02)
     assert slower_jax["since"] == "2026-11-18"
     assert slower_jax["opened_at"] < "2026-11-23"
+
+
+def test_an_improvement_is_what_made_the_culprit_need_less(made_up: tuple[State, Engine]) -> None:
+    _, engine = made_up
+    answered = {row["state"] for row in list_events(engine)}
+    assert {"improvement", "investigating"} == answered
+    for row in list_events(engine):
+        assert (row["state"] == "improvement") == (" by -" in row["reason"]), row["reason"]
 
 
 def test_demo_publishes_pages_and_never_touches_anything_else(tmp_path: Path) -> None:
