@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from prefect import Task, get_run_logger, task
@@ -24,7 +24,7 @@ from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
-from benchcore.experiments.alerting.alerts import PAYLOAD
+from benchcore.experiments.alerting.alerts import PAYLOAD, describe_broken
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.running import plans
@@ -43,6 +43,7 @@ from benchcore.store.history.suspicions import choose_suspicions, refresh_suspic
 from benchcore.store.incoming.environment_locks import ingest_locks
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.incoming.proofs import ingest_proofs
+from benchcore.store.reports.broken import list_broken
 from benchcore.store.reports.campaign import judge_and_list
 from dashboards.publish import publish_campaign, read_page, remove_files, withdraw_campaign
 from dashboards.to_wandb.runs import LIMIT_S as WANDB_LIMIT_S
@@ -203,14 +204,26 @@ def report_suspicions(campaign: str, root: str) -> int:
 
 def report_void(outcome: dict[str, Any], root: str) -> None:
     """Emit an event, and send an alert, if nothing of the night counts."""
-    if outcome["void"] is None:
-        return
-    campaign, state = outcome["campaign"], State(Path(root))
+    if outcome["void"] is not None:
+        _send_of_night("void", outcome["campaign"], outcome["void"], State(Path(root)))
+
+
+def report_broken(campaign: str, root: str) -> None:
+    """Send an alert about what has failed for two nights, and ran before."""
+    state = State(Path(root))
+    rows = list_broken(open_database(state.database_url), campaign)
+    if rows:
+        _send_of_night("broken", campaign, describe_broken(rows), state)
+
+
+def _send_of_night(kind: Literal["void", "broken"], campaign: str, text: str, state: State) -> None:
+    """Emit the event `deadheat.night.KIND` and send its alert, with the command that runs the night
+    again."""
     plan = load_campaign(state, campaign)
     pool = f" --pool {plan.pool}" if plan.pool else ""
     payload: dict[str, Any] = {
         **dict.fromkeys(PAYLOAD),
-        "text": outcome["void"],
+        "text": text,
         "campaign": campaign,
         "dashboard": state.link_page(campaign),
         "again": f"deadheat nightly --profile {plan.profile} --site {plan.site}{pool} "
@@ -218,11 +231,11 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
     }
     if os.environ.get("PREFECT_API_URL"):
         emit_event(
-            "deadheat.night.void",
+            f"deadheat.night.{kind}",
             resource={"prefect.resource.id": f"deadheat.campaign.{campaign}"},
             payload=payload,
         )
-    send_alert(f"void-{campaign}", outcome["void"], payload, root)
+    send_alert(f"{kind}-{campaign}", text, payload, str(state.root))
 
 
 def find_night(timezone: str) -> date:
@@ -235,11 +248,12 @@ def find_night(timezone: str) -> date:
 def end_night(
     campaign: str, root: str, keep_nights: int | None, outcome: dict[str, Any] | None
 ) -> None:
-    """Report a night in which nothing counts, its suspicions, and the events that it closed. Send
-    alerts that wait. Remove what only nights before the newest `keep_nights` need, unless None.
-    `outcome` is None if the night has no result."""
+    """Report a night in which nothing counts, what broke, its suspicions, and the events that it
+    closed. Send alerts that wait. Remove what only nights before the newest `keep_nights` need,
+    unless None. `outcome` is None if the night has no result."""
     if outcome is not None:
         report_void(outcome, root)
+        report_broken(campaign, root)
     report_suspicions(campaign, root)
     send_events(root)
     if keep_nights is not None:

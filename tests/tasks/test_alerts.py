@@ -15,17 +15,19 @@ import numpy as np
 import pytest
 from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
-from result_documents import JAX, TORCH, make_history
+from result_documents import JAX, TORCH, make_history, make_plan
 from stored_histories import FOUND, open_history, store_history
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
 from benchcore.experiments.alerting.outbox import has_waiting, queue_alert
+from benchcore.planning.matrix import save_plan
+from benchcore.running.plans import campaign_folder
 from benchcore.state import State
 from benchcore.store.history.events import record_sent, store_finding
 from benchcore.store.history.suspicions import refresh_suspicions
 from flows.cli.main import app
-from tasks import alerts
+from tasks import alerts, pipeline
 from tasks.alerts import BLOCK, WEBHOOK_BLOCK, alert, load_webhook
 from tasks.artifacts import WAITED
 from tasks.pipeline import end_night
@@ -86,6 +88,29 @@ def test_an_alert_that_the_server_s_webhook_refused_is_sent_at_the_end_of_the_ne
     for night in ("nightly-laptop-2026-11-26", "nightly-laptop-2026-11-27"):
         end_night(night, str(state.root), None, None)
     assert posted == [{"text": "JAX 1.2 is slower"}] and not has_waiting(state)
+
+
+def test_the_end_of_a_night_sends_and_emits_what_failed_in_two_nights_once(
+    state: State, posted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    emitted = list[str]()
+    monkeypatch.setattr(pipeline, "emit_event", lambda name, **_: emitted.append(name))
+    monkeypatch.setattr(pipeline, "send_alert", alert.fn)
+    nights = [f"nightly-laptop-2026-01-{day:02}" for day in (1, 2, 3)]
+    racers = [JAX, *[replace(JAX, status="crash")] * 2]
+    for number, (night, racer) in enumerate(zip(nights, racers, strict=True), start=1):
+        document = make_history([0.1] * number, (racer, TORCH))[-1]
+        open_history(state, [{**document, "campaign": night}]).dispose()
+        save_plan(make_plan(night), campaign_folder(state, night) / "plan.json")
+    outcome = {"campaign": nights[-1], "void": None}
+    for _ in range(2):  # a night that is run again
+        end_night(nights[-1], str(state.root), None, outcome)
+    assert [each["text"].partition(": ")[0] for each in posted] == ["Failed in two nights"]
+    assert posted[0]["again"].endswith(f"--campaign {nights[-1]}")
+    assert "deadheat.night.broken" in emitted
+    end_night(nights[1], str(state.root), None, {**outcome, "campaign": nights[1]})
+    assert len(posted) == 1
 
 
 def _close_event(state: State) -> None:

@@ -10,7 +10,13 @@ from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.names import FRAMEWORK_NAMES, name_arm, name_case_in_words
+from benchcore.names import (
+    FRAMEWORK_NAMES,
+    contender_label,
+    describe_status,
+    name_arm,
+    name_case_in_words,
+)
 from benchcore.planning.catalog import find_case
 from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import find_tracked
@@ -59,6 +65,25 @@ def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:
         f"{row['case']}, {row['name']}: {row['status']} in {row['stage']}: {row['reason']}"
         for row in of_new
     )
+
+
+def describe_broken(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`Failed in two nights: ViT-B/16, training, batch 32, bf16: JAX 0.12.1 crashed in compile: no
+    memory. Before 2026-11-27 it ran, with 0.12.0.`, from `benchcore.store.reports.broken`."""
+    named = [_describe_broken(row) for row in rows[:_MOST_NAMED]]
+    if len(rows) > _MOST_NAMED:
+        named.append(f"And {len(rows) - _MOST_NAMED} more.")
+    return f"Failed in two nights: {' '.join(named)}"
+
+
+def _describe_broken(row: Mapping[str, Any]) -> str:
+    case = write_case(row["workload"], row["case_name"], row["track"])
+    side = contender_label(row["framework"], row["version"], row["arm"])
+    ended = f"{side} {describe_status(row['status'])} in {row['stage']}"
+    why = str(row["reason"] or "").strip().partition("\n")[0].rstrip(". ")
+    before = "" if row["ran"] == row["version"] else f", with {row['ran']}"
+    found = ": ".join(filter(None, (case, ended, why)))
+    return f"{found}. Before {row['since']} it ran{before}."
 
 
 def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -28,7 +28,7 @@ from benchcore.verdict.duel.ratios import classify_pair
 from benchcore.verdict.starts import log_ratios_by_start
 
 _Starts = Mapping[int, Mapping[int, float]]
-_ENDED_WELL = ("ok", "workaround")
+ENDED_WELL = ("ok", "workaround")
 _NEVER_COUNT = (CALIBRATION_TRACK, DEFECT_TRACK)
 """Tracks that are measured for another purpose than a ratio."""
 _OF_MACHINE = (*SENTINELS, "noop")
@@ -104,7 +104,7 @@ def list_void(engine: Engine, campaigns: Sequence[str]) -> dict[str, str]:
         DuelRun.campaign.in_(campaigns), DuelRun.track.not_in(_NEVER_COUNT)
     )
     ran = of_campaigns.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).where(
-        DuelRun.workload.not_in(_OF_MACHINE), ContenderRun.status.in_(_ENDED_WELL)
+        DuelRun.workload.not_in(_OF_MACHINE), ContenderRun.status.in_(ENDED_WELL)
     )
     counting = of_campaigns.join(PairRatio, PairRatio.duel_run == DuelRun.id).where(
         DuelRun.workload.not_in(SENTINELS), PairRatio.counts
@@ -147,7 +147,7 @@ def _explain_failures(session: Session, campaign: str) -> str | None:
     )
     own = query.where(DuelRun.workload.not_in(_OF_MACHINE))
     contenders = list(session.scalars(own)) or list(session.scalars(query))
-    if not contenders or any(each.status in _ENDED_WELL for each in contenders):
+    if not contenders or any(each.status in ENDED_WELL for each in contenders):
         return None
     counts = Counter(each.status for each in contenders)
     listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
