@@ -99,7 +99,9 @@ def bind_program(
 
     `lead` lets the other processes of a group make the calls that this one makes.
     """
-    program = lead(build_program(order, case, arrays))
+    built = build_program(order, case, arrays)
+    # Only `lead` knows whether others follow: a side that is alone is watched whole.
+    program = lead(dataclasses.replace(built, own_step=None))
     bound = BoundProgram(program, import_spec(order["workload"]), case, arrays)
     inject_slowdown(bound, order["settings"])
     return bound

@@ -46,6 +46,7 @@ class Conductor:
         stopped_by = self._run_starts() if order.dataset is None else self._run_with_loader()
         device = host.describe_device(order.device)
         passes_of = self._measure_passes(device) if order.limits.passes else {}
+        starts.refuse_changed()
         self._ladder.mark_workarounds()
         return document.assemble(
             order,

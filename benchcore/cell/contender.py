@@ -17,7 +17,8 @@ from benchcore.cell.inspection import Inspection
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import measure_new_shapes, probe_metrics, time_in_numpy
 from benchcore.cell.processes.channel import Channel, ChannelClosedError
-from benchcore.cell.proof.agreement import IN_FLOAT32, KNOWN, UNUSUAL, is_proven_in_float32
+from benchcore.cell.proof import agreement
+from benchcore.cell.proof.agreement import IN_FLOAT32, KNOWN, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.watching.switches import (
     SwitchLog,
@@ -232,7 +233,7 @@ class ContenderServer:
         """Handle a message and send the result. Returns whether another message may follow."""
         what = message["do"]
         answers: dict[str, tuple[str, Callable[[], object]]] = {
-            "block": ("block", self._run_block),
+            "block": ("block", lambda: self._run_block(message)),
             "epoch": ("epoch", lambda: self._run_epoch(message)),
             "latency": ("latency", lambda: self._sample_latency(message)),
             "evidence": ("evidence", lambda: self._write_evidence(message)),
@@ -258,12 +259,15 @@ class ContenderServer:
             if time.perf_counter_ns() >= until:
                 return
 
-    def _run_block(self) -> dict[str, int]:
+    def _run_block(self, message: Mapping[str, Any]) -> dict[str, int]:
         """Run untimed steps, then the block."""
         self._stage = "block"
+        self._inspection.look(message, self._group_size, self._report_alive)
         self._refill_caches()
         before = self.runtime.num_compilations()
-        elapsed_ns = self._run_steps(self._steps_per_block)
+        self._steps_per_block, elapsed_ns = timing.run_block(
+            self._run_steps, self._steps_per_block, self._order["block_ms"]
+        )
         return {
             "steps": self._steps_per_block,
             "elapsed_ns": elapsed_ns,
@@ -292,7 +296,7 @@ class ContenderServer:
             case.precision != "fp32_ieee" or self._order["framework"] == "stdlib"
         ):
             return []  # others have no digits left for it, and a bare interpreter no numpy
-        if when in IN_FLOAT32 and not is_proven_in_float32(case):
+        if when in IN_FLOAT32 and not agreement.is_proven_in_float32(case):
             return []
         if when == "after":
             self._switches.compare()  # before anybody looks: a program may put all back later
@@ -306,16 +310,12 @@ class ContenderServer:
         evidence = {**found, **self._inspect_batch(), **self._inspection.take_losses(start)}
         if when == KNOWN and case.use_case == "train":
             evidence |= self.program.list_moved()
-        finite = True  # the conductor refuses what is not
-        if evidence:
-            import numpy as np
-
-            np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
-            finite = all(bool(np.isfinite(each).all()) for each in found.values())
+        finite = all(map(agreement.is_finite, found.values()))  # the conductor refuses what is not
         if finite and self._learn_first is not None and when in (KNOWN, "after"):
             self.program.check_learning(self._learn_first, runtime.synchronise)
         if when == "before" and finite:
             self._inspection.check_block(self._steps_per_block)
+        agreement.save(Path(message["path"]), evidence)  # last: no code of the program runs later
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
@@ -331,6 +331,7 @@ class ContenderServer:
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Time steps that are waited for one by one. Never mix these times with a block's."""
         self._stage = "latency"
+        self._inspection.look(limits, self._group_size, self._report_alive)
         self._refill_caches()
         before = self.runtime.num_compilations()
         enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.bound_program import DRAWN, OPERATION_SIZE, BoundProgram, Step
 from benchcore.cell.in_float32 import InFloat32
+from benchcore.cell.measure.timing import Last, choose_group_size
 from benchcore.cell.proof.following.drawing import REPEATED, follow_draws, join_losses, repeats
 from benchcore.cell.proof.manifest import read_manifest
 from benchcore.cell.proof.sharing import describe_repeated
+from benchcore.cell.proof.steps import same_work
 from benchcore.cell.proof.steps.given import Readings
 from benchcore.cell.proof.watching.host_calls import NONE
 from benchcore.cell.proof.watching.own_code import list_timed
@@ -49,10 +51,38 @@ class Inspection:
         self._watched: dict[str, str] = {}
         self._works = False
         self._draws = False
+        self._unlike: dict[str, str] = {}
+        self._timed: list[str] = []
+        """What steps called when `look` was called last."""
 
     def list_switches(self) -> dict[str, object]:
         """Switches that the contender's own list lacks: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
+
+    def look(
+        self, message: Mapping[str, Any], group_size: int, report_alive: Callable[[], object]
+    ) -> None:
+        """If a message wants it, list what steps call between two timed blocks, at a moment that no
+        program can foresee: `after` compares it. The blocks were planned for results of the size
+        that `group_size` follows from."""
+        if not (message.get("look") and self._alone):
+            return
+        self._timed, sizes = self._list_timed(report_alive)
+        if group_size not in sizes:
+            self._unlike = {"owed": "results of another size than a block was planned for"}
+
+    def _list_timed(
+        self, report_alive: Callable[[], object] = lambda: None
+    ) -> tuple[list[str], set[int]]:
+        """What the steps of one rotation call as they are timed, and the sizes of groups that
+        follow from their results."""
+        last, calls, sizes = Last(self._program.plain_step), list[str](), set[int]()
+        for _ in self._program.rotation.buffers:
+            calls += self._runtime.list_work(last.step, timed=True)
+            sizes.add(choose_group_size(last.outputs))
+            last.outputs = None
+            report_alive()
+        return calls, sizes
 
     def check_block(self, steps: int) -> None:
         """Run and check a short block. `steps` is the length of a timed block. Raises
@@ -66,6 +96,7 @@ class Inspection:
         Raises StepUnlikeProofError."""
         runtime, program = self._runtime, self._program
         self._works = works_meanwhile()
+        later = self._list_timed()[0] if self._timed else []  # first: nothing ran eagerly yet
         unseen = self.list_unseen() if whole else []
         self._watched = runtime.watch_step(program, to_end=False)
         program.check_left_behind(
@@ -76,6 +107,7 @@ class Inspection:
         )
         self.check_block(steps)
         if whole:
+            same_work.check_timed(self._timed, later)
             self.check_unseen(unseen)
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
@@ -155,5 +187,6 @@ class Inspection:
         runtime = self._runtime
         manifest = read_manifest(runtime, self._program, canary, alone=self._alone)
         early = {key: value for key, value in self._watched.items() if value not in FAIR}
+        early |= self._unlike
         effective = {**runtime.effective(), "manifest": {**manifest, **early, **readings}}
         return effective if self._products is None else {**effective, "products": self._products}

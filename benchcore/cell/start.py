@@ -20,7 +20,7 @@ from benchcore.cell.failures.status import INFRASTRUCTURE, ContenderFailedError
 from benchcore.cell.measure import gpu, host
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.cell.measure.machine_probe import MachineProbe
-from benchcore.cell.processes.escaped import end_escaped
+from benchcore.cell.processes.escaped import OwnSettings, end_escaped
 from benchcore.cell.processes.launch import Launcher
 from benchcore.cell.processes.process import STARTED, ContenderProcess
 from benchcore.cell.proof import agreement
@@ -36,6 +36,7 @@ _FEWEST_LATENCIES = 50
 _MOST_LATENCIES = 400
 _LATENCY_BLOCKS = 5
 ESCAPED = "left its group: "
+_CHANGED = "its evidence was changed after it had been saved, so it proves nothing"
 _MOST_PARALLEL = 2
 """Contenders that make their evidence at once: each uses all CPUs."""
 
@@ -52,13 +53,18 @@ class StartRunner:
         self.contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self.evidence: dict[str, dict[str, Path]] = {}
         """By contender, and by start and moment: what it computed, for the comparison."""
+        self._digests: dict[Path, str] = {}
+        """Of each file of evidence, as it came."""
         self._inspected = choose_inspected(order.limits.starts)
+        self._looked: set[tuple[str, int]] = set()
+        """The contenders and starts whose steps were looked at between two blocks."""
         self.absent: str | None = None
         """Why the device is missing; None = it is present."""
         self._telemetry = host.TelemetrySampler(order.device)
         self._loader: LoaderProcess | None = None
+        self._own = OwnSettings()
         self._escaped: dict[str, set[str]] = {}
-        """By contender the names of processes that left its group, and were ended."""
+        """By contender the processes that left its group, and the settings of ours it changed."""
 
     def begin(self, loader: LoaderProcess | None) -> None:
         """Start the duel's clock. `loader` serves the batches of a duel with a dataset."""
@@ -196,8 +202,9 @@ class StartRunner:
         try:
             yield
         finally:
-            if (found := self._end_escaped()) and self.order.limits.freeze:
-                self._escaped.setdefault(name, set()).update(found)
+            left = [f"{ESCAPED}{each}" for each in self._end_escaped()]
+            if self.order.limits.freeze:
+                self._escaped.setdefault(name, set()).update([*left, *self._own.restore()])
 
     def _end_escaped(self) -> list[str]:
         return end_escaped({*STARTED, *(() if self._loader is None else (self._loader.pid,))})
@@ -222,7 +229,7 @@ class StartRunner:
     def _collect_evidence(self, name: str, of: str, process: ContenderProcess, when: str) -> None:
         """Collect evidence before the blocks of a start, or after them. It must be finite."""
         path = self.scratch / f"{name}.evidence-{of}-{when}.npz"
-        whole = len(self.contenders[name]["starts"]) - 1 in self._inspected
+        whole = self._is_inspected(name)
         names = process.request(
             {"do": "evidence", "when": when, "path": str(path), "whole": whole},
             wanted="evidence",
@@ -235,6 +242,15 @@ class StartRunner:
             reason = f"{broken} is not finite"
             raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
         self.evidence.setdefault(name, {})[f"{of}, {when}"] = path
+        self._digests[path] = agreement.digest_file(path)
+
+    def refuse_changed(self) -> None:
+        """Fail the contenders whose evidence is no longer as it came: a side wrote to it."""
+        for name, files in list(self.evidence.items()):
+            if any(agreement.digest_file(each) != self._digests[each] for each in files.values()):
+                del self.evidence[name]
+                with self._surviving(name, len(self.contenders[name]["starts"]) - 1, {}):
+                    raise ContenderFailedError("numerics", "evidence", _CHANGED)
 
     def _run_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self.order.contenders if order.name in running]
@@ -275,7 +291,7 @@ class StartRunner:
         """One block at its `turn` (round and position)."""
         process, start = running[name], self.contenders[name]["starts"][-1]
         own_pids = frozenset(pid for each in running.values() for pid in each.pids)
-        what, message = "block", {}
+        what, message = "block", {"look": self._wants_look(name, index)}
         if self._loader is not None:
             own_pids |= {self._loader.pid}
             what = "epoch"
@@ -290,6 +306,18 @@ class StartRunner:
         if self.order.limits.freeze:
             telemetry["thawed_contenders"] = len(thawed)
         document.record_block(start, block, {**turn, "telemetry": telemetry})
+
+    def _wants_look(self, name: str, index: int, *, last: bool = False) -> bool:
+        """Whether to look at the steps before the next block: once per inspected start, and no
+        program can foresee when; at the `last` opportunity if not before."""
+        is_next = self._is_inspected(name) and (name, index) not in self._looked
+        if is_next and (last or secrets.randbelow(2)):
+            self._looked.add((name, index))
+            return True
+        return False
+
+    def _is_inspected(self, name: str) -> bool:
+        return len(self.contenders[name]["starts"]) - 1 in self._inspected
 
     def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
         """Time single steps after the rounds, one contender after another."""
@@ -310,7 +338,9 @@ class StartRunner:
                 self._awake(running[name]),
             ):
                 found = running[name].request(
-                    message, wanted="latency", timeout_s=self.order.limits.block_timeout_s
+                    {**message, "look": self._wants_look(name, index, last=True)},
+                    wanted="latency",
+                    timeout_s=self.order.limits.block_timeout_s,
                 )
                 start = self.contenders[name]["starts"][-1]
                 start["compilations_in_blocks"] += found["compilations"]
@@ -343,7 +373,7 @@ class StartRunner:
             timeout_s=self.order.limits.prepare_timeout_s,
         )
         if escaped := self._escaped.get(name):
-            account["effective"]["manifest"]["processes"] = ESCAPED + " ".join(sorted(escaped))
+            account["effective"]["manifest"]["processes"] = "; ".join(sorted(escaped))
         document.add_effective(self.contenders[name]["effective"], account["effective"])
 
 

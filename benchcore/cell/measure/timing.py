@@ -16,6 +16,8 @@ Synchronise = Callable[[object], None]
 _STEADY_BLOCKS = 3
 _STEADY_CHANGE = 0.02
 _MOST_STEPS = 100_000
+_SHORTEST = 0.1
+"""Share of the wanted length that a block must have."""
 _REPORT_NS = 2_000_000_000
 _GROUP_NS = 100_000_000
 _CLOCK_READINGS = 1000
@@ -49,6 +51,16 @@ def warm_up(
 def _fit(block_ms: float, step_ns: float) -> int:
     """How many steps of this length fit into a block."""
     return max(1, min(_MOST_STEPS, round(block_ms * 1e6 / step_ns)))
+
+
+def run_block(run_steps: Callable[[int], int], steps: int, block_ms: float) -> tuple[int, int]:
+    """Run a block; return its steps and nanoseconds. If it takes less than a tenth of `block_ms`,
+    the steps that its length was chosen by were slow: a longer one takes its place."""
+    while True:
+        elapsed_ns = run_steps(steps)
+        if elapsed_ns >= _SHORTEST * block_ms * 1e6 or steps == _MOST_STEPS:
+            return steps, elapsed_ns
+        steps = max(steps + 1, _fit(block_ms, elapsed_ns / steps))
 
 
 def is_steady(means: Sequence[float], compilations: Sequence[int]) -> bool:

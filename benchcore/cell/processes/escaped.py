@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 from collections.abc import Collection
@@ -29,6 +30,43 @@ def adopt_orphans() -> None:
     if sys.platform == "linux":
         set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
         _adopts = ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+
+
+class OwnSettings:
+    """Settings of this process that what it starts inherits: any of these may change them, and so
+    slow down the ones that start later."""
+
+    def __init__(self) -> None:
+        self._read()
+
+    def _read(self) -> None:
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        self._limits = {each: resource.getrlimit(each) for each in _LIMITS}
+        self._cpus = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+
+    def restore(self) -> list[str]:
+        """Undo what was changed since; a text for each kind."""
+        changed = []
+        if os.getpriority(os.PRIO_PROCESS, 0) != self._nice:
+            changed.append("changed the conductor's priority")
+            with suppress(OSError):  # only root may raise it again
+                os.setpriority(os.PRIO_PROCESS, 0, self._nice)
+        if self._cpus and (cpus := os.sched_getaffinity(0)) != self._cpus:
+            with suppress(OSError):  # none of them may be left
+                os.sched_setaffinity(0, self._cpus)
+            # What the machine took away does not come back, and more CPUs are no harm.
+            if os.sched_getaffinity(0) == self._cpus and self._cpus - cpus:
+                changed.append("changed the conductor's CPUs")
+        for each, limits in self._limits.items():
+            if resource.getrlimit(each) != limits:
+                changed.append("changed the conductor's limits")
+                with suppress(OSError, ValueError):
+                    resource.setrlimit(each, limits)
+        self._read()  # what can't be undone is named once
+        return sorted(set(changed))
+
+
+_LIMITS = tuple(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
 
 
 @dataclass(frozen=True, kw_only=True)

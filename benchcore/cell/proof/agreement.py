@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping
 from itertools import combinations
@@ -62,6 +63,27 @@ def find_non_finite(path: Path) -> str | None:
         if not np.isfinite(values).all():
             return quantity
     return None
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether no number is a NaN or an infinity."""
+    import numpy as np
+
+    return bool(np.isfinite(values).all())
+
+
+def save(path: Path, evidence: Mapping[str, np.ndarray]) -> None:
+    """Write the evidence, if there is any: a bare interpreter has none, and no numpy."""
+    if evidence:
+        import numpy as np
+
+        np.savez(path, **evidence)  # type: ignore[arg-type] # its own stubs are wrong
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file of evidence, which others could write to."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def compare_all(

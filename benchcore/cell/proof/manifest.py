@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.watching.host_calls import NONE
+from benchcore.cell.proof.watching.reaching import describe_reach
 from benchcore.workloads.settings import XLA_FLAGS
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def read_manifest(
         **watched,
         "input_buffers": buffers,
         "synchronisation": waits + _describe_calls(watched.get("host_calls", NONE)),
+        "reach": describe_reach(),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "variables": " ".join(f"{k}={os.environ[k]}" for k in _VARIABLES if k in os.environ),
     }

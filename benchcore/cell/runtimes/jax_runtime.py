@@ -258,7 +258,7 @@ class JaxRuntime:
             program.settle(self.synchronise)
         return found
 
-    def list_work(self, step: Callable[[], object]) -> list[str]:
+    def list_work(self, step: Callable[[], object], *, timed: bool = False) -> list[str]:
         """Names of the step's calls, those of compiled functions included."""
         return list_calls(step)
 

@@ -135,9 +135,10 @@ class Runtime(Protocol):
         """
         ...
 
-    def list_work(self, step: Callable[[], object]) -> list[str]:
+    def list_work(self, step: Callable[[], object], *, timed: bool = False) -> list[str]:
         """Take a step: what its own code calls, and the operators that the framework was asked for,
-        as far as it can be seen without a change of the step."""
+        as far as it can be seen without a change of the step. Between `timed` blocks nothing
+        compiled runs eagerly: the allocator would be another one in the blocks that follow."""
         ...
 
     def inspect_step(self, step: Callable[[], object]) -> Readings | None:

@@ -91,7 +91,7 @@ class StdlibRuntime:
         """Its steps may do anything."""
         return {}
 
-    def list_work(self, step: Callable[[], object]) -> list[str]:
+    def list_work(self, step: Callable[[], object], *, timed: bool = False) -> list[str]:
         """Its steps may do anything."""
         return []
 

@@ -26,6 +26,7 @@ from benchcore.cell.proof.following.drawing import Followed, Read
 from benchcore.cell.proof.following.needless import describe_needless
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.steps.given import Readings
+from benchcore.cell.proof.steps.same_work import list_calls
 from benchcore.cell.proof.watching import torch_compiler, torch_watch
 from benchcore.cell.proof.watching.own_code import identify
 from benchcore.cell.proof.watching.torch_floats import list_floats
@@ -249,8 +250,10 @@ class TorchRuntime:
             found |= {"compiled_whole": whole} if whole else {}
         return found
 
-    def list_work(self, step: Callable[[], object]) -> list[str]:
+    def list_work(self, step: Callable[[], object], *, timed: bool = False) -> list[str]:
         """Names of the step's calls, and of the operators that torch's dispatcher runs."""
+        if timed and self._compiles:
+            return list_calls(step)
         return torch_watch.list_work(self._torch, step)
 
     def inspect_step(self, step: Callable[[], object]) -> Readings:

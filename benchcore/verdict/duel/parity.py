@@ -214,6 +214,7 @@ _OF_EVERY_SIDE = {
     "branches": "none",
     "operations": "those of float32",
     "variances": "in two passes",
+    "reach": "none",
 }
 """No program changes a global switch, and no step calls what waits, reads a clock or a file, or
 copies from or to the host. It returns all that it computes, so that the harness waits for it, and
@@ -221,7 +222,7 @@ reads the parameters and inputs that it was given, not what was computed of them
 of torch keeps a graph for a backward pass that nobody runs. A step draws random numbers with its
 framework's own generator, and no number of a state decides what it computes. In
 a coarser precision it runs the same operations. No
-variance is the difference of two means."""
+variance is the difference of two means. Its code reaches nothing beyond its framework."""
 _BESIDE_THE_POINT = {
     "state_update": ("no state",),
     "layout": ("none",),

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from benchcore.cell import building
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import inject_slowdown
 from benchcore.program import Program
@@ -44,6 +45,19 @@ def test_a_slowed_replicate_repeats_the_requested_share_of_steps(percent: str, a
     assert {later - earlier for earlier, later in pairwise(twice)} == {apart}
     # What such a step owes is waited for whole.
     assert given[twice[0]] == twice[0] + 2
+
+
+def test_a_side_that_is_alone_is_watched_whole_whatever_it_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a step that others follow, less is watched."""
+    found = Program(step=lambda inputs: None, own_step=lambda inputs: None)
+    monkeypatch.setattr(building, "build_program", lambda *given: found)
+    case, order = SPEC.cases["bare"], {"workload": "noop", "settings": {}}
+    arrays = SPEC.make_arrays(case, 0)
+    assert not building.bind_program(order, case, arrays).is_followed
+    leads = building.bind_program(order, case, arrays, lambda program: found)
+    assert leads.is_followed
 
 
 @pytest.mark.parametrize("settings", [{}, {"injected_slowdown": "0"}])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from duel_orders import make_contender, make_order
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.cell.document import add_effective
 from benchcore.cell.inspection import Inspection, describe_size
+from benchcore.cell.proof import agreement
 from benchcore.cell.proof.steps.given import Readings
-from benchcore.cell.start import choose_inspected
+from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
+from benchcore.cell.start import StartRunner, choose_inspected
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import product_frame
@@ -21,6 +26,108 @@ from benchcore.store.incoming.ingest import ingest_spool
 def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> None:
     assert choose_inspected(1) == {0}
     assert {choose_inspected(3) for _ in range(100)} == {frozenset({0, 1}), frozenset({0, 2})}
+
+
+_LOOK = {"look": True}
+_UNUSED: Any = None
+
+
+def _start_duel(folder: Path, **limits: Any) -> StartRunner:
+    order = make_order(make_contender("a"), make_contender("b"), **limits)
+    runner = StartRunner(order, folder, folder)
+    runner.detect_device()
+    for each in runner.contenders.values():
+        each["starts"].append({"status": "ok"})
+    return runner
+
+
+def test_each_inspected_start_is_looked_at_once_and_no_program_can_foresee_when(
+    tmp_path: Path,
+) -> None:
+    found = set[tuple[bool, ...]]()
+    for _ in range(200):
+        runner = _start_duel(tmp_path)
+        looks = [*(runner._wants_look("a", 0) for _ in range(3))]
+        looks.append(runner._wants_look("a", 0, last=True))
+        assert sum(looks) == 1
+        assert runner._wants_look("b", 0, last=True)
+        found.add(tuple(looks))
+    assert len(found) == 4
+    runner = _start_duel(tmp_path)
+    runner._inspected = frozenset()
+    assert not runner._wants_look("a", 0, last=True)
+
+
+class _Looked:
+    """An inspection of a step whose calls and results are given."""
+
+    def __init__(self, outputs: Any = (), buffers: int = 2) -> None:
+        self.calls = ["multiply"]
+        left = iter(outputs)
+        nothing = lambda *given: None  # noqa: E731 - many names of one
+        bound: Any = SimpleNamespace(
+            list_work=lambda list_work: [],
+            plain_step=lambda: next(left, [np.zeros(10)]),
+            rotation=SimpleNamespace(buffers=range(buffers)),
+            check_left_behind=nothing,
+            check_block=nothing,
+        )
+        runtime: Any = SimpleNamespace(
+            list_work=self._list, watch_step=lambda *given, **options: {}, synchronise=None
+        )
+        self.inspection = Inspection(
+            runtime, bound, lambda *given: 0, alone=True, in_float32=_UNUSED
+        )
+
+    def _list(self, step: Any, *, timed: bool) -> list[str]:
+        assert timed
+        step()
+        return list(self.calls)
+
+
+def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -> None:
+    looked = _Looked()
+    looked.inspection.look(_LOOK, 64, lambda: None)
+    looked.calls.append("add")
+    with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'add'"):
+        looked.inspection.after(5, whole=True)
+
+
+def test_a_look_at_long_steps_is_no_silence() -> None:
+    """Each of a large model's steps may take half a minute, and a block has one of them."""
+    looked, alive = _Looked(buffers=3), list[int]()
+    looked.inspection.look(_LOOK, 64, lambda: alive.append(1))
+    assert len(alive) == 3
+    looked.inspection.look({"look": False}, 64, lambda: alive.append(1))
+    assert len(alive) == 3
+
+
+def test_results_must_be_as_large_as_those_that_a_block_was_planned_for() -> None:
+    large = [np.zeros(1 << 22)]
+    looked = _Looked([large, large, large, [np.zeros(1)], large, large])
+    inspection = looked.inspection
+    inspection.look(_LOOK, 1, lambda: None)
+    assert inspection._unlike == {}
+    inspection.look(_LOOK, 64, lambda: None)  # some inputs lead to small results
+    assert inspection._unlike == {}
+    inspection.look(_LOOK, 64, lambda: None)
+    assert inspection._unlike["owed"] == "results of another size than a block was planned for"
+
+
+def test_evidence_that_is_changed_after_it_was_saved_fails_its_contender(tmp_path: Path) -> None:
+    runner = _start_duel(tmp_path)
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.npz"
+        path.write_bytes(b"1")
+        runner.evidence[name] = {"start 0, before": path}
+        runner._digests[path] = agreement.digest_file(path)
+    runner.refuse_changed()
+    assert [each["status"] for each in runner.contenders.values()] == ["ok", "ok"]
+    (tmp_path / "b.npz").write_bytes(b"2")
+    runner.refuse_changed()
+    assert [each["status"] for each in runner.contenders.values()] == ["ok", "numerics"]
+    assert "was changed" in runner.contenders["b"]["failure"]["reason"]
+    assert list(runner.evidence) == ["a"]
 
 
 def test_the_size_of_products_by_shape_is_read_where_inputs_have_several() -> None:

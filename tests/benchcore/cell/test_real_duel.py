@@ -154,10 +154,10 @@ def _save_evidence(snapshot: Path, folder: Path) -> None:
     line = "        return sorted(evidence)\n"
     assert source.count(line) == 1
     save = f"""\
-            if when == "before":
-                strategy = self._order["settings"].get("strategy", "alone")
-                named = f"{{self._order['framework']}}-{{strategy}}.npz"
-                np.savez(Path({str(folder)!r}, named), **evidence)
+        if when == "before":
+            strategy = self._order["settings"].get("strategy", "alone")
+            named = f"{{self._order['framework']}}-{{strategy}}.npz"
+            save(Path({str(folder)!r}, named), evidence)
 """
     file.write_text(source.replace(line, save + line))
 

@@ -187,6 +187,8 @@ class Readings:
     """The sizes of variances that it computes as the difference of two means."""
     programs: int = 0
     """How many compiled functions of JAX it calls."""
+    repeated: bool = False
+    """Whether one of them returns results twice."""
     own_updates: bool = False
     """Whether anything but an optimiser of torch updates its parameters."""
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -217,6 +219,8 @@ class Readings:
             found["optimizer"] = "updates of its own"
         if unusual := {*self.generators} - {USUAL_GENERATOR}:
             found["generator"] = " ".join(sorted(unusual))
+        if self.repeated:
+            found["owed"] = "all, and some results twice"
         if self.branches:
             found["branches"] = ", ".join(sorted(set(self.branches)))
         return found

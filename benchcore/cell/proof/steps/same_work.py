@@ -83,6 +83,17 @@ def _identify(compiled: Any) -> list[int]:
     return [id(each) for each in held]
 
 
+def check_timed(timed: Sequence[str], later: Sequence[str]) -> None:
+    """Raises StepUnlikeProofError if steps between two `timed` blocks did other work than equally
+    many steps after the blocks. Nothing is compared where nothing was listed."""
+    lacking, more = _subtract(later, timed), _subtract(timed, later)
+    if timed and (lacking or more):
+        raise StepUnlikeProofError(
+            f"between the timed blocks the step did not call {_join(lacking)}, and called "
+            f"{_join(more)} instead: the timed step does something else than the proven one"
+        )
+
+
 def check_same(before: Sequence[str], after: Sequence[str]) -> None:
     """Raises StepUnlikeProofError if steps `before` the proof read anything did other work than
     equally many steps `after` a reset."""

@@ -14,6 +14,7 @@ from benchcore.cell.proof.following.jax_drawing import list_branches, list_draws
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.proof.steps.given import FUNCTIONS, ROUNDED, Readings
 from benchcore.cell.proof.watching.host_calls import join_calls, list_host_calls, list_own_calls
+from benchcore.cell.proof.watching.jax_arguments import list_excess, list_repeated
 from benchcore.cell.proof.watching.variances import list_in_jaxpr
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def watch_step(jax: Any, program: BoundProgram, *, to_end: bool = True) -> dict[
     if program.is_followed:
         return {"host_calls": join_calls(list_own_calls(program.plain_step))}
     calls = list_host_calls(program.plain_step)
+    calls += list_excess(jax, program.plain_step)
     if count_calls(program.plain_step)["module_calls"]:
         calls.append("a module of flax")
     waits = Waits(jax)
@@ -100,6 +102,7 @@ def inspect_step(jax: Any, step: Callable[[], object], is_eager: bool = False) -
         rounded=_list_rounded(traced),
         functions=_list_functions(traced),
         one_pass=list_in_jaxpr(traced),
+        repeated=any(list_repeated(traced)),
         programs=0 if is_eager else _count_programs(traced),
         chosen=_list_chosen(traced),
     )

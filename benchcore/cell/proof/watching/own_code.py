@@ -3,9 +3,9 @@ it."""
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import gc
-import inspect
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ _CLOCKS = (
 )  # fmt: skip
 _OWN = "benchcore."
 _CELL = "benchcore.cell."
-_LIBRARIES = ("gc", "json", "numpy", "sys", "zlib")
-"""Whose functions compare and report."""
+_LIBRARIES = ("builtins", "json", "numpy", "zlib")
+"""Whose functions compare and report, besides those modules of Python that ours name."""
 
 
 class _Identities(tuple[int, ...]):
@@ -33,7 +33,8 @@ class _Identities(tuple[int, ...]):
 
 def list_own_code() -> dict[str, object]:
     """Identities per clock, per module of ours (of everything that it names), and per library that
-    compares results (of its functions)."""
+    it uses (of its functions)."""
+    functions = dict(builtins.__dict__)  # first: one that is replaced may be put back when called
     clocks = {f"time.{name}": _identify([getattr(time, name)]) for name in _CLOCKS}
     modules = {
         name: _identify(_list_values(module))
@@ -42,10 +43,20 @@ def list_own_code() -> dict[str, object]:
     }
     libraries = {
         name: _identify(each for each in list(vars(sys.modules[name]).values()) if callable(each))
-        for name in _LIBRARIES
+        for name in (*_LIBRARIES, *_list_named())
         if name in sys.modules
     }
+    libraries["builtins"] = _identify(functions.values())
     return _name({**clocks, **modules, **libraries, "objects": _list_covered()})
+
+
+def _list_named() -> Iterator[str]:
+    """The modules of Python that modules of ours name, such as `time` and `threading`."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OWN):
+            for each in list(vars(module).values()):
+                if type(each) is ModuleType and each.__name__ in sys.stdlib_module_names:
+                    yield each.__name__
 
 
 def list_timed(program: Any) -> dict[str, object]:
@@ -71,15 +82,16 @@ def _list_values(module: ModuleType) -> Iterator[object]:
         if name.startswith("__") or sys.modules.get(f"{module.__name__}.{name}") is value:
             continue
         yield value
-        if isinstance(value, dict):
-            yield from [each for item in value.items() for each in item]
-        elif isinstance(value, list | set):
-            yield from list(value)
-        elif inspect.isclass(value):
+        kind = type(value)  # its own `__class__` may show it that somebody looks
+        if issubclass(kind, dict):
+            yield from [each for item in dict.items(value) for each in item]
+        elif issubclass(kind, list | set):
+            yield from (list if issubclass(kind, list) else set).copy(value)
+        elif issubclass(kind, type):
             own, inner = value.__module__.startswith(_OWN), list(vars(value).items())
             yield from [each for key, each in inner if callable(each) or (own and key[:2] != "__")]
-        elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
-            yield from list(vars(value).values())
+        elif any("__dataclass_fields__" in each.__dict__ for each in kind.__mro__):
+            yield from list(getattr(value, "__dict__", {}).values())
 
 
 def _list_covered() -> list[str]:
@@ -107,8 +119,8 @@ def _identify(values: Any) -> _Identities:
 
 def _number(value: object) -> Iterator[int]:
     yield id(value)
-    inner = getattr(value, "__func__", None) if isinstance(value, _WRAPPED) else value
-    if isinstance(inner, FunctionType):
+    inner = value.__func__ if type(value) in _WRAPPED else value  # type: ignore[attr-defined]
+    if type(inner) is FunctionType:
         yield id(inner.__code__)
         yield id(inner.__defaults__)
         yield from map(id, (inner.__kwdefaults__ or {}).values())

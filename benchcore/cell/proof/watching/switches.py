@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from benchcore.cell.proof.watching.host_work import is_own_code
@@ -34,6 +35,7 @@ Switches = Mapping[str, object]
 def list_process_switches() -> dict[str, object]:
     """Switches of the interpreter and the operating system, the code that measures, and environment
     variables. Compilers may set folders that nobody has set."""
+    own_code = list_own_code()  # first: what is replaced may be put back when it is called
     variables = {
         f"variable {name}": value
         for name, value in os.environ.items()
@@ -48,12 +50,13 @@ def list_process_switches() -> dict[str, object]:
         "tiny numbers": keeps_tiny(),
         "switch interval": sys.getswitchinterval(),
         "tracing": (sys.gettrace(), sys.getprofile(), *_list_watchers()),
+        "names for perf": getattr(sys, "is_stack_trampoline_active", bool)(),
         "audit hooks": list(_audit_hooks),
         "priorities and CPUs": _list_priorities() if sys.platform == "linux" else os.nice(0),
         "process": _list_process_settings(),
         **variables,
         **list_folders(),
-        **list_own_code(),
+        **own_code,
     }
 
 
@@ -75,9 +78,31 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 def _list_own(functions: Iterable[Any]) -> list[str]:
     """Names of the functions that belong to no library, such as callbacks of the garbage
-    collector."""
-    codes = (getattr(each, "__code__", None) for each in functions)
-    return [each.co_name for each in codes if each is not None and is_own_code(each)]
+    collector, and of the classes of other callables."""
+    return [
+        getattr(each, "__name__", type(each).__name__)
+        for each in filter(callable, functions)
+        if _is_own(each)
+    ]
+
+
+def _is_own(function: Any) -> bool:
+    """Whether a callable belongs to no library. An object is of whoever wrote its call: Python's
+    own `partial` and classes may call anything."""
+    while type(function) is MethodType:
+        function = function.__func__
+    if type(function) is FunctionType:
+        return is_own_code(function.__code__)
+    if issubclass(type(function), type):
+        return True
+    for kind in type(function).__mro__:
+        if (call := vars(kind).get("__call__")) is not None:
+            is_plain = type(call) is FunctionType
+            return is_own_code(call.__code__) if is_plain else kind.__module__ in _CALLING
+    return False
+
+
+_CALLING = ("functools", "operator")
 
 
 def _list_watchers() -> list[object]:
@@ -91,12 +116,13 @@ _audit_hooks: list[str] = []
 
 
 def watch_audit_hooks() -> None:
-    """Record from now on who adds an audit hook. A hook is called whenever somebody looks at a
-    program, it can't be removed, and nothing else shows it."""
+    """Record from now on who adds an audit hook, apart from those of libraries. A hook is called
+    whenever somebody looks at a program, it can't be removed, and nothing else shows it."""
     add = sys.addaudithook
 
     def note(hook: Any) -> None:
-        _audit_hooks.append(getattr(hook, "__qualname__", type(hook).__name__))
+        if type(hook) is BuiltinFunctionType or _is_own(hook):
+            _audit_hooks.append(str(getattr(hook, "__qualname__", type(hook).__name__)))
         add(hook)
 
     sys.addaudithook = note

@@ -148,6 +148,13 @@ def _counting_graphs() -> Iterator[Counter[str]]:
         graph_class.__call__ = call
 
 
+def is_of_vmap(frame: FrameType | None) -> bool:
+    """Whether `torch.func.vmap` is among the callers."""
+    while frame is not None and find_module(frame) != "torch._functorch.vmap":
+        frame = frame.f_back
+    return frame is not None
+
+
 def is_outside(frame: FrameType | None, of_graphs: tuple[str, ...] = _OF_GRAPHS) -> bool:
     """Whether the innermost code outside of torch was called neither from an optimiser nor from
     modules that run compiled graphs (`of_graphs`)."""

@@ -32,7 +32,7 @@ from benchcore.cell.proof.watching.host_calls import (
 )
 from benchcore.cell.proof.watching.host_work import watch_calls
 from benchcore.cell.proof.watching.switches import AS_SET, describe_changes, keeps_tiny
-from benchcore.cell.proof.watching.torch_compiler import find_module, is_outside
+from benchcore.cell.proof.watching.torch_compiler import is_of_vmap, is_outside
 from benchcore.cell.proof.watching.variances import InOperators
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _MODES = ("autocast", "grad", "inference", "torch_function", "tracing", "version
 _KERNELS = ("foreach", "fused")
 """Ways of updating that torch chooses itself, unless they are switched off."""
 _UPDATES = ("capturable", "differentiable", "foreach", "fused", "maximize")
+_FEW_GROUPS = 4
 _OF_MODES = "is_multithreading_enabled"
 """What a step may enter and leave, such as `inference_mode`; the manifest has its own readings."""
 
@@ -257,7 +258,7 @@ class _Chosen:
 
     def see_operator(self, caller: FrameType, nested: object) -> None:
         """Record an operator, with its arguments and results."""
-        if _is_of_vmap(caller):
+        if is_of_vmap(caller):
             self.readings.update(batching="vmap", per_sample="vmap")
         leaves = self._torch.utils._pytree.tree_leaves(nested)
         if any(isinstance(each, self._torch.Tensor) and each.is_sparse for each in leaves):
@@ -272,13 +273,6 @@ class _Chosen:
         modules = (str(getattr(each, "__module__", "")) for each in (called, type(called)))
         if any(each.partition(".")[0] == "triton" for each in modules):
             self.readings["kernel"] = "triton"
-
-
-def _is_of_vmap(frame: FrameType | None) -> bool:
-    """Whether `torch.func.vmap` is among the callers."""
-    while frame is not None and find_module(frame) != "torch._functorch.vmap":
-        frame = frame.f_back
-    return frame is not None
 
 
 def _list_rounded(
@@ -329,7 +323,18 @@ def describe_optimizers(torch: Any) -> str:
     chosen.update(
         f"{name} off" for each in found for name in _KERNELS if each.defaults.get(name) is False
     )
+    if any(map(_has_equal_groups, found)):
+        chosen.add("in pieces")
     return "+".join(sorted(chosen)) or ("usual" if found else "none")
+
+
+def _has_equal_groups(optimizer: Any) -> bool:
+    """Whether several groups of parameters have the same options: each is updated by itself."""
+    options = [
+        repr(sorted((key, each) for key, each in group.items() if key != "params"))
+        for group in optimizer.param_groups
+    ]
+    return len(options) - len(set(options)) > _FEW_GROUPS
 
 
 def describe_hooks(torch: Any) -> str:

@@ -3,7 +3,6 @@ Opacus."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -169,17 +168,17 @@ def _make_of_chunk_with_opacus(
     of the first parameter without a product is requested, whose way passes every layer's hooks.
     Raises UnsupportedError without Opacus, and where it can't hook the module.
     """
-    if importlib.util.find_spec("opacus") is None:
+    try:
+        from opacus import GradSampleModule
+    except ModuleNotFoundError as error:
         raise UnsupportedError(
             "wanted Opacus, which this environment lacks; request torch[opacus] in place of torch"
-        )
+        ) from error
     if wanted.compile != "none":
         raise UnsupportedError(
             f"wanted Opacus with compile=none, as its hooks can't be compiled, got compile="
             f"{wanted.compile}"
         )
-    from opacus import GradSampleModule
-
     try:
         hooked = GradSampleModule(module.train(), loss_reduction="mean")  # it hooks no other
     except NotImplementedError as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from benchcore.cell.measure.timing import is_steady, warm_up
+from benchcore.cell.measure.timing import is_steady, run_block, warm_up
 
 STEP_NS = 50_000
 
@@ -73,3 +73,17 @@ def test_two_blocks_of_three_may_be_slow_but_not_all() -> None:
     assert not is_steady([*quiet, 0.97, 1.5, 1.5], none)
     assert not is_steady([*quiet, 1.0, 1.0, 1.0], [0, 0, 0, 0, 0, 1])
     assert not is_steady([1.0] * 5, [0] * 5)
+
+
+def test_a_block_that_was_planned_by_slow_steps_is_made_longer() -> None:
+    """A side may be slow only while the length of its blocks is chosen."""
+    ran: list[int] = []
+
+    def run_steps(steps: int) -> int:
+        ran.append(steps)
+        return 1_000_000 * steps
+
+    assert run_block(run_steps, 25, 100.0) == (25, 25_000_000)
+    assert run_block(run_steps, 1, 100.0) == (100, 100_000_000)
+    assert ran == [25, 1, 100]
+    assert run_block(lambda steps: steps, 1, 100.0)[0] == 100_000

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchcore.cell.proof.watching.host_calls import LONG
 from benchcore.cell.proof.watching.switches import AS_SET
+from benchcore.cell.proof.watching.torch_watch import _has_equal_groups
 
 _OF_PYTHON = """
 import copy, functools, json, zlib
@@ -290,3 +293,14 @@ def test_what_a_step_only_writes_to_is_not_what_it_reads(
 ) -> None:
     printed = run_in_framework("torch", _FLOATS)
     assert printed == "{'weight': 81, 'momentum': 81}\n"
+
+
+def test_many_groups_of_parameters_with_equal_options_are_one_in_pieces() -> None:
+    def make(*decays: float) -> Any:
+        groups = [{"params": [number], "decay": each} for number, each in enumerate(decays)]
+        return SimpleNamespace(param_groups=groups)
+
+    assert not _has_equal_groups(make(0.1, 0.0))
+    assert not _has_equal_groups(make(0.1, 0.0, 0.1, 0.0))  # as of a body and a head
+    assert not _has_equal_groups(make(*(0.1 * number for number in range(20))))
+    assert _has_equal_groups(make(*[0.1] * 6))

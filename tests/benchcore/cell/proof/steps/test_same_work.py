@@ -15,7 +15,12 @@ import pytest
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.manifest import _read_update
 from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
-from benchcore.cell.proof.steps.same_work import check_same, check_without_random
+from benchcore.cell.proof.steps.same_work import (
+    OPERATOR,
+    check_same,
+    check_timed,
+    check_without_random,
+)
 from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import Spec
 
@@ -61,6 +66,15 @@ def test_a_step_that_keeps_results_until_somebody_looks_is_found() -> None:
                 lambda inputs: calls.append("multiply" if state["seen"] else "look up")
             )
         )
+
+
+def test_a_step_that_works_otherwise_between_timed_blocks_is_found() -> None:
+    check_timed(["multiply", "add"], ["add", "multiply"])
+    check_timed([], ["multiply"])  # nobody looked
+    with pytest.raises(StepUnlikeProofError, match="did not call nothing, and called 'multiply'"):
+        check_timed(["multiply", "multiply"], ["multiply"])
+    with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'multiply'"):
+        check_timed(["add"], ["add", "multiply"])
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -169,3 +183,32 @@ def test_compiled_functions_are_distinguished_and_a_stored_result_is_no_call(
     found = json.loads(run_in_framework("jax", _CALLS))
     assert found[:6] == [True, False, False, True, True, True]
     assert found[6:] == [False, [], False, True], "less work, compiled anew, by hand"
+
+
+_COMPILED = """
+import json, torch
+from benchcore.cell.runtimes.torch_runtime import make_runtime
+
+runtime = make_runtime()
+runtime.import_framework()
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={"compile": "default"})
+given = torch.ones(4)
+compiled = torch.compile(lambda value: value.sin() * 2, backend="eager")
+step = lambda: compiled(given)
+for _ in range(3):
+    step()
+timed = [runtime.list_work(step, timed=True) for _ in range(2)]
+print(json.dumps([*timed, runtime.list_work(step), runtime.num_compilations()]))
+"""
+
+
+@pytest.mark.provisions
+def test_what_is_compiled_runs_compiled_while_somebody_looks_between_blocks(
+    run_in_framework: Callable[..., str],
+) -> None:
+    """Eagerly it would leave the allocator otherwise for the blocks that follow."""
+    first, again, written, compilations = json.loads(run_in_framework("torch", _COMPILED))
+    assert first == again
+    assert not any(each.startswith(OPERATOR) for each in first)
+    assert any(each.startswith(OPERATOR) for each in written)
+    assert compilations == 1
