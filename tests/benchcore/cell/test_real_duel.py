@@ -157,7 +157,7 @@ def _save_evidence(snapshot: Path, folder: Path) -> None:
         if when == "before":
             strategy = self._order["settings"].get("strategy", "alone")
             named = f"{{self._order['framework']}}-{{strategy}}.npz"
-            save(Path({str(folder)!r}, named), evidence)
+            agreement.save(Path({str(folder)!r}, named), evidence)
 """
     file.write_text(source.replace(line, save + line))
 
