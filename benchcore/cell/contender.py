@@ -262,7 +262,7 @@ class ContenderServer:
     def _run_block(self, message: Mapping[str, Any]) -> dict[str, int]:
         """Run untimed steps, then the block."""
         self._stage = "block"
-        self._inspection.look(message, self._group_size, self._report_alive)
+        self._inspection.spot_check(message, self._group_size, self._report_alive)
         self._refill_caches()
         before = self.runtime.num_compilations()
         self._steps_per_block, elapsed_ns = timing.run_block(
@@ -331,7 +331,7 @@ class ContenderServer:
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Time steps that are waited for one by one. Never mix these times with a block's."""
         self._stage = "latency"
-        self._inspection.look(limits, self._group_size, self._report_alive)
+        self._inspection.spot_check(limits, self._group_size, self._report_alive)
         self._refill_caches()
         before = self.runtime.num_compilations()
         enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None

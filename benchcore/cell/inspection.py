@@ -53,19 +53,19 @@ class Inspection:
         self._draws = False
         self._unlike: dict[str, str] = {}
         self._timed: list[str] = []
-        """What steps called when `look` was called last."""
+        """What steps called when `spot_check` was called last."""
 
     def list_switches(self) -> dict[str, object]:
         """Switches that the contender's own list lacks: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
 
-    def look(
+    def spot_check(
         self, message: Mapping[str, Any], group_size: int, report_alive: Callable[[], object]
     ) -> None:
         """If a message wants it, list what steps call between two timed blocks, at a moment that no
         program can foresee: `after` compares it. The blocks were planned for results of the size
         that `group_size` follows from."""
-        if not (message.get("look") and self._alone):
+        if not (message.get("spot_check") and self._alone):
             return
         self._timed, sizes = self._list_timed(report_alive)
         if group_size not in sizes:

@@ -53,10 +53,10 @@ class StartRunner:
         self.contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self.evidence: dict[str, dict[str, Path]] = {}
         """By contender, and by start and moment: what it computed, for the comparison."""
-        self._digests: dict[Path, str] = {}
+        self._digests: dict[Path, str | None] = {}
         """Of each file of evidence, as it came."""
         self._inspected = choose_inspected(order.limits.starts)
-        self._looked: set[tuple[str, int]] = set()
+        self._spot_checked: set[tuple[str, int]] = set()
         """The contenders and starts whose steps were looked at between two blocks."""
         self.absent: str | None = None
         """Why the device is missing; None = it is present."""
@@ -64,7 +64,8 @@ class StartRunner:
         self._loader: LoaderProcess | None = None
         self._own = OwnSettings()
         self._escaped: dict[str, set[str]] = {}
-        """By contender the processes that left its group, and the settings of ours it changed."""
+        """By contender the processes that left its group, and the conductor's settings that it
+        changed."""
 
     def begin(self, loader: LoaderProcess | None) -> None:
         """Start the duel's clock. `loader` serves the batches of a duel with a dataset."""
@@ -84,6 +85,7 @@ class StartRunner:
         """Drop all measurements of one contender."""
         self.contenders[order.name] = document.new_contender(order)
         self.evidence.pop(order.name, None)
+        self._spot_checked = {each for each in self._spot_checked if each[0] != order.name}
 
     def run(self, index: int, orders: Sequence[ContenderOrder]) -> None:
         """Run one start: new processes of those of these contenders that are still in the duel."""
@@ -103,6 +105,8 @@ class StartRunner:
             for process in (*running.values(), self.probe):
                 process.close()
             self._end_escaped()
+            if self.order.limits.freeze:
+                self._own.restore()  # several ended at once: the next one changed nothing
 
     def times(self, index: int, names: Iterable[str]) -> stopping.Times:
         """Nanoseconds per step of each contender in the undisturbed rounds of a start."""
@@ -245,7 +249,7 @@ class StartRunner:
         self._digests[path] = agreement.digest_file(path)
 
     def refuse_changed(self) -> None:
-        """Fail the contenders whose evidence is no longer as it came: a side wrote to it."""
+        """Fail the contenders whose evidence was changed or removed after it came."""
         for name, files in list(self.evidence.items()):
             if any(agreement.digest_file(each) != self._digests[each] for each in files.values()):
                 del self.evidence[name]
@@ -282,16 +286,12 @@ class StartRunner:
         )
 
     def _run_block(
-        self,
-        name: str,
-        index: int,
-        running: dict[str, ContenderProcess],
-        turn: dict[str, int],
+        self, name: str, index: int, running: dict[str, ContenderProcess], turn: dict[str, int]
     ) -> None:
         """One block at its `turn` (round and position)."""
         process, start = running[name], self.contenders[name]["starts"][-1]
         own_pids = frozenset(pid for each in running.values() for pid in each.pids)
-        what, message = "block", {"look": self._wants_look(name, index)}
+        what, message = "block", {"spot_check": self._wants_spot_check(name, index)}
         if self._loader is not None:
             own_pids |= {self._loader.pid}
             what = "epoch"
@@ -305,14 +305,16 @@ class StartRunner:
         telemetry = self._telemetry.sample(own_pids)
         if self.order.limits.freeze:
             telemetry["thawed_contenders"] = len(thawed)
+        if self._loader is None:  # a block may have become longer
+            start["steps_per_block"] = block["steps"]
         document.record_block(start, block, {**turn, "telemetry": telemetry})
 
-    def _wants_look(self, name: str, index: int, *, last: bool = False) -> bool:
+    def _wants_spot_check(self, name: str, index: int, *, last: bool = False) -> bool:
         """Whether to look at the steps before the next block: once per inspected start, and no
         program can foresee when; at the `last` opportunity if not before."""
-        is_next = self._is_inspected(name) and (name, index) not in self._looked
+        is_next = self._is_inspected(name) and (name, index) not in self._spot_checked
         if is_next and (last or secrets.randbelow(2)):
-            self._looked.add((name, index))
+            self._spot_checked.add((name, index))
             return True
         return False
 
@@ -338,15 +340,14 @@ class StartRunner:
                 self._awake(running[name]),
             ):
                 found = running[name].request(
-                    {**message, "look": self._wants_look(name, index, last=True)},
+                    {**message, "spot_check": self._wants_spot_check(name, index, last=True)},
                     wanted="latency",
                     timeout_s=self.order.limits.block_timeout_s,
                 )
                 start = self.contenders[name]["starts"][-1]
                 start["compilations_in_blocks"] += found["compilations"]
                 if not self._list_thawed(running, name):  # else they are unknown
-                    start["latency_ns"] = found["samples_ns"]
-                    start["enqueued_ns"] = found["enqueued_ns"]
+                    start.update(latency_ns=found["samples_ns"], enqueued_ns=found["enqueued_ns"])
 
     def _finish_all(self, index: int, running: dict[str, ContenderProcess]) -> None:
         """On a CPU several at a time, as nothing is timed any more."""
@@ -368,9 +369,7 @@ class StartRunner:
             for when in (*agreement.UNUSUAL, *agreement.IN_FLOAT32):
                 self._collect_evidence(name, f"start {index}", process, when)
         account = process.request(
-            {"do": "finish"},
-            wanted="finished",
-            timeout_s=self.order.limits.prepare_timeout_s,
+            {"do": "finish"}, wanted="finished", timeout_s=self.order.limits.prepare_timeout_s
         )
         if escaped := self._escaped.get(name):
             account["effective"]["manifest"]["processes"] = "; ".join(sorted(escaped))

@@ -33,8 +33,8 @@ def adopt_orphans() -> None:
 
 
 class OwnSettings:
-    """Settings of this process that what it starts inherits: any of these may change them, and so
-    slow down the ones that start later."""
+    """Settings of this process that its children inherit. A child may change them, and so slow down
+    those that start later."""
 
     def __init__(self) -> None:
         self._read()

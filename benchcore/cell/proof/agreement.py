@@ -80,8 +80,10 @@ def save(path: Path, evidence: Mapping[str, np.ndarray]) -> None:
         np.savez(path, **evidence)  # type: ignore[arg-type] # its own stubs are wrong
 
 
-def digest_file(path: Path) -> str:
-    """SHA-256 of a file of evidence, which others could write to."""
+def digest_file(path: Path) -> str | None:
+    """SHA-256 of a file of evidence, which others could write to; None = they removed it."""
+    if not path.exists():
+        return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -24,16 +24,20 @@ _RAN = (
 
 
 def list_broken(engine: Engine, campaign: str) -> list[dict[str, Any]]:
-    """The contenders that failed in this night and in the one before it that ran them, and ended
-    well in the one before that: so each is listed in one night only, and a failure of one night in
-    none. `ran` is the version that ended well, `since` the date of the first night that failed."""
+    """The contenders that failed in this night and in its profile's night before that ran them, and
+    ended well in the one before that. So each is listed in one night only, and what failed in one
+    night in none. `ran` is the version that ended well, `since` the date of the first night that
+    failed."""
     found = list[dict[str, Any]]()
     failed = ContenderRun.status.not_in(ENDED_WELL)
     with Session(engine) as session:
         for row in session.execute(_RAN.where(DuelRun.campaign == campaign, failed)).mappings():
             same = [column == row[column.key] for column in (*_CASE, *_ARM)]
             earlier = _RAN.where(
-                DuelRun.campaign != campaign, DuelRun.started_at < row["started_at"], *same
+                DuelRun.campaign != campaign,
+                DuelRun.campaign.startswith(campaign[: -len("2026-01-01")], autoescape=True),
+                DuelRun.started_at < row["started_at"],
+                *same,
             )
             before = session.execute(earlier.limit(2)).mappings().all()
             if [each["status"] in ENDED_WELL for each in before] == [False, True]:

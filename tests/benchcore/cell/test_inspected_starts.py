@@ -28,7 +28,7 @@ def test_the_first_start_is_inspected_and_one_that_no_program_can_foresee() -> N
     assert {choose_inspected(3) for _ in range(100)} == {frozenset({0, 1}), frozenset({0, 2})}
 
 
-_LOOK = {"look": True}
+_SPOT_CHECK = {"spot_check": True}
 _UNUSED: Any = None
 
 
@@ -44,18 +44,22 @@ def _start_duel(folder: Path, **limits: Any) -> StartRunner:
 def test_each_inspected_start_is_looked_at_once_and_no_program_can_foresee_when(
     tmp_path: Path,
 ) -> None:
-    found = set[tuple[bool, ...]]()
+    found, runner = set[tuple[bool, ...]](), _start_duel(tmp_path)
     for _ in range(200):
         runner = _start_duel(tmp_path)
-        looks = [*(runner._wants_look("a", 0) for _ in range(3))]
-        looks.append(runner._wants_look("a", 0, last=True))
+        looks = [*(runner._wants_spot_check("a", 0) for _ in range(3))]
+        looks.append(runner._wants_spot_check("a", 0, last=True))
         assert sum(looks) == 1
-        assert runner._wants_look("b", 0, last=True)
+        assert runner._wants_spot_check("b", 0, last=True)
         found.add(tuple(looks))
     assert len(found) == 4
+    runner.drop_measurements(runner.order.contenders[0])  # a crash, and a workaround
+    runner.contenders["a"]["starts"].append({"status": "ok"})
+    assert runner._wants_spot_check("a", 0, last=True)
+    assert not runner._wants_spot_check("b", 0, last=True)
     runner = _start_duel(tmp_path)
     runner._inspected = frozenset()
-    assert not runner._wants_look("a", 0, last=True)
+    assert not runner._wants_spot_check("a", 0, last=True)
 
 
 class _Looked:
@@ -87,7 +91,7 @@ class _Looked:
 
 def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -> None:
     looked = _Looked()
-    looked.inspection.look(_LOOK, 64, lambda: None)
+    looked.inspection.spot_check(_SPOT_CHECK, 64, lambda: None)
     looked.calls.append("add")
     with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'add'"):
         looked.inspection.after(5, whole=True)
@@ -96,9 +100,9 @@ def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -
 def test_a_look_at_long_steps_is_no_silence() -> None:
     """Each of a large model's steps may take half a minute, and a block has one of them."""
     looked, alive = _Looked(buffers=3), list[int]()
-    looked.inspection.look(_LOOK, 64, lambda: alive.append(1))
+    looked.inspection.spot_check(_SPOT_CHECK, 64, lambda: alive.append(1))
     assert len(alive) == 3
-    looked.inspection.look({"look": False}, 64, lambda: alive.append(1))
+    looked.inspection.spot_check({"spot_check": False}, 64, lambda: alive.append(1))
     assert len(alive) == 3
 
 
@@ -106,11 +110,11 @@ def test_results_must_be_as_large_as_those_that_a_block_was_planned_for() -> Non
     large = [np.zeros(1 << 22)]
     looked = _Looked([large, large, large, [np.zeros(1)], large, large])
     inspection = looked.inspection
-    inspection.look(_LOOK, 1, lambda: None)
+    inspection.spot_check(_SPOT_CHECK, 1, lambda: None)
     assert inspection._unlike == {}
-    inspection.look(_LOOK, 64, lambda: None)  # some inputs lead to small results
+    inspection.spot_check(_SPOT_CHECK, 64, lambda: None)  # some inputs lead to small results
     assert inspection._unlike == {}
-    inspection.look(_LOOK, 64, lambda: None)
+    inspection.spot_check(_SPOT_CHECK, 64, lambda: None)
     assert inspection._unlike["owed"] == "results of another size than a block was planned for"
 
 
@@ -128,6 +132,19 @@ def test_evidence_that_is_changed_after_it_was_saved_fails_its_contender(tmp_pat
     assert [each["status"] for each in runner.contenders.values()] == ["ok", "numerics"]
     assert "was changed" in runner.contenders["b"]["failure"]["reason"]
     assert list(runner.evidence) == ["a"]
+    (tmp_path / "a.npz").unlink()
+    runner.refuse_changed()
+    assert [each["status"] for each in runner.contenders.values()] == ["numerics", "numerics"]
+
+
+def test_what_several_contenders_changed_at_the_end_is_no_change_of_the_next_turn(
+    tmp_path: Path,
+) -> None:
+    runner, restored = _start_duel(tmp_path), list[str]()
+    own: Any = SimpleNamespace(restore=lambda: restored.append("at the end") or [])
+    runner._own, runner._run_rounds = own, lambda index, running: None  # type: ignore[method-assign]
+    runner.run(0, [])
+    assert restored == ["at the end"]
 
 
 def test_the_size_of_products_by_shape_is_read_where_inputs_have_several() -> None:

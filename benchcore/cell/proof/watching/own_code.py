@@ -20,7 +20,7 @@ _CLOCKS = (
 )  # fmt: skip
 _OWN = "benchcore."
 _CELL = "benchcore.cell."
-_LIBRARIES = ("builtins", "json", "numpy", "zlib")
+_LIBRARIES = ("json", "numpy", "zlib")
 """Whose functions compare and report, besides those modules of Python that ours name."""
 
 
@@ -43,7 +43,7 @@ def list_own_code() -> dict[str, object]:
     }
     libraries = {
         name: _identify(each for each in list(vars(sys.modules[name]).values()) if callable(each))
-        for name in (*_LIBRARIES, *_list_named())
+        for name in {*_LIBRARIES, *_list_named()}
         if name in sys.modules
     }
     libraries["builtins"] = _identify(functions.values())

@@ -16,7 +16,7 @@ from typing import Any
 from benchcore.cell.proof.watching.host_calls import NONE
 
 _WORKLOADS = "benchcore.workloads."
-_EXEMPT = ("benchcore.workloads.contract", "benchcore.workloads.faulty")
+_EXEMPT = ("contract", "faulty")
 """What loads workloads, and one that fails on purpose, which is never judged."""
 _USUAL = frozenset(
     {
@@ -27,6 +27,8 @@ _USUAL = frozenset(
     }
 )  # fmt: skip
 """Modules of Python that workloads may import."""
+_OURS = ("benchcore.device_names", "benchcore.program")
+"""What workloads import of the measured layer, beside each other."""
 _NAMES = frozenset(
     {
         "__builtins__", "__code__", "__globals__", "__import__", "__subclasses__", "_getframe",
@@ -41,7 +43,8 @@ def describe_reach() -> str:
     """The manifest's reading of the loaded modules of workloads: what they name, or `none`."""
     found: set[str] = set()
     for name, module in list(sys.modules.items()):
-        if name.startswith(_WORKLOADS) and not name.startswith(_EXEMPT):
+        is_judged = name.removeprefix(_WORKLOADS).partition(".")[0] not in _EXEMPT
+        if name.startswith(_WORKLOADS) and is_judged:
             found.update(list_reached(_load_code(name, module)))
     return " ".join(sorted(found)) or NONE
 
@@ -70,5 +73,5 @@ _NAMING = ("IMPORT_FROM", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD", "LOAD_NAME"
 def _is_usual(module: str) -> bool:
     root = module.partition(".")[0]
     if root == "benchcore":
-        return not module.startswith("benchcore.cell")
+        return module in _OURS or module.startswith("benchcore.workloads")
     return root in _USUAL or root not in sys.stdlib_module_names

@@ -87,8 +87,8 @@ def _list_own(functions: Iterable[Any]) -> list[str]:
 
 
 def _is_own(function: Any) -> bool:
-    """Whether a callable belongs to no library. An object is of whoever wrote its call: Python's
-    own `partial` and classes may call anything."""
+    """Whether a callable belongs to no library. An object belongs to the author of its `__call__`.
+    Python's own `partial` and all classes count as own: they may call anything."""
     while type(function) is MethodType:
         function = function.__func__
     if type(function) is FunctionType:
@@ -116,8 +116,9 @@ _audit_hooks: list[str] = []
 
 
 def watch_audit_hooks() -> None:
-    """Record from now on who adds an audit hook, apart from those of libraries. A hook is called
-    whenever somebody looks at a program, it can't be removed, and nothing else shows it."""
+    """Record from now on who adds an audit hook, apart from Python functions of libraries. A hook
+    is called whenever somebody looks at a program, it can't be removed, and nothing else shows it.
+    """
     add = sys.addaudithook
 
     def note(hook: Any) -> None:

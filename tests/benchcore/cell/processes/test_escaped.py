@@ -70,11 +70,12 @@ def build(case, arrays, settings):
 
     if settings.get("healthy") == "other":
         os.setpriority(os.PRIO_PROCESS, os.getppid(), os.getpriority(os.PRIO_PROCESS, 0) + 1)
-        resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))
+        soft, hard = resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)
+        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (soft - 1, hard))
     if settings.get("healthy") == "no":
-        with open(FILE, "a") as pids:
+        with open(PIDS, "a") as pids:
             subprocess.run(["setsid", "-f", sys.executable, "-c", _SPIN], env={}, stdout=pids)
-            while not os.stat(FILE).st_size:
+            while not os.stat(PIDS).st_size:
                 time.sleep(0.01)
     return Program(step=step)
 """
@@ -84,7 +85,7 @@ def test_a_process_that_leaves_its_contender_is_ended_and_named(tmp_path: Path) 
     """It lost its parent, and has a session and no variables of its own."""
     state, snapshot, pids = open_state(tmp_path / "state"), tmp_path / "snapshot", tmp_path / "pids"
     copy_inside_ring(snapshot)
-    add_workload(snapshot, "leaving", _SPEC, _SIDE.replace("FILE", repr(str(pids))))
+    add_workload(snapshot, "leaving", _SPEC, _SIDE.replace("PIDS", repr(str(pids))))
     fair, leaving = (
         make_contender(each, settings={"compile": "none", "healthy": each})
         for each in ("yes", "no")
@@ -102,7 +103,7 @@ def test_settings_of_the_conductor_that_a_contender_changes_are_put_back(tmp_pat
     """Contenders that start later would inherit them."""
     state, snapshot = open_state(tmp_path / "state"), tmp_path / "snapshot"
     copy_inside_ring(snapshot)
-    add_workload(snapshot, "leaving", _SPEC, _SIDE.replace("FILE", repr("")))
+    add_workload(snapshot, "leaving", _SPEC, _SIDE.replace("PIDS", repr("")))
     sides = [
         make_contender(each, settings={"compile": "none", "healthy": each})
         for each in ("other", "yes")
@@ -110,7 +111,8 @@ def test_settings_of_the_conductor_that_a_contender_changes_are_put_back(tmp_pat
     order = make_order(*sides, workload="leaving", starts=2, rounds=2, passes=False)
     document = run_order(order, state, snapshot)
     found = {each["name"]: each["effective"]["manifest"] for each in document["contenders"]}
-    assert "changed the conductor's priority" in found["other"]["processes"]
+    changed = found["other"]["processes"]
+    assert changed == "changed the conductor's limits; changed the conductor's priority"
     assert "processes" not in found["yes"]
 
 

@@ -60,6 +60,17 @@ def test_runs_that_a_person_started_are_no_nights(state: State) -> None:
     assert not any(_list_by_night(state, [JAX, _CRASHED, _CRASHED], "compare"))
 
 
+def test_two_profiles_of_one_night_are_one_night(state: State) -> None:
+    first, second, third = make_history([0.1] * 3, (JAX, TORCH), later=(_CRASHED, TORCH), since=1)
+    first["campaign"], second["campaign"] = "nightly-laptop-2026-01-01", "nightly-laptop-2026-01-02"
+    third["campaign"] = "nightly-history-2026-01-02"
+    engine = open_history(state, [first])
+    for document in (second, third):
+        store_history(engine, state, [document])
+    assert not any(list_broken(engine, each["campaign"]) for each in (second, third))
+    engine.dispose()
+
+
 def test_five_are_named_and_the_others_counted(state: State) -> None:
     (row,) = _list_by_night(state, [JAX, _CRASHED, _CRASHED])[-1]
     text = describe_broken([{**row, "ran": "0.9.1"}] * 7)

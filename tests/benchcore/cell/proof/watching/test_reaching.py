@@ -24,12 +24,24 @@ def _list(source: str) -> list[str]:
         ("import time", ["time"]),
         ("def build():\n    def step():\n        import os.path", ["os.path"]),
         ("from benchcore.cell.measure import timing", ["benchcore.cell.measure"]),
+        ("from benchcore import cell", ["benchcore"]),
+        ("from benchcore.state import Path", ["benchcore.state"]),
         ("import numpy\nnumpy.ctypeslib.load_library('c', '/')", ["ctypeslib"]),
         ("f.__code__.replace(co_filename='x')", ["__code__"]),
         ("with open('x') as file: pass", ["open"]),
         ("import dataclasses\ndataclasses.sys.modules", ["sys"]),
     ],
-    ids=["import", "within", "harness", "numpy", "code", "open", "attribute"],
+    ids=[
+        "import",
+        "within",
+        "harness",
+        "its package",
+        "another package",
+        "numpy",
+        "code",
+        "open",
+        "attribute",
+    ],
 )
 def test_what_reaches_beyond_a_workload_is_named(source: str, found: list[str]) -> None:
     assert _list(source) == found
