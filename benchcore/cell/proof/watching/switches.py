@@ -131,10 +131,11 @@ def watch_audit_hooks() -> None:
 
 def works_meanwhile() -> bool:
     """Whether this process, or one that it started, uses CPU time or wants a CPU in each of several
-    pauses of this thread. The device's queue must be empty."""
+    pauses of this thread. The device's queue must be empty. Processes that it started get longer to
+    come to rest: on a busy machine the others of a group end their step later."""
     started = _list_started()
-    for _ in range(_WAITS):
-        time.sleep(_PAUSE_S)
+    for pause_s in (*_PAUSES_S, *(_LONG_PAUSES_S if started else ())):
+        time.sleep(pause_s)
         began, used = time.perf_counter(), _read_used_s(started)
         time.sleep(_WAIT_S)
         least_s = _LEAST_SHARE * (time.perf_counter() - began)
@@ -178,7 +179,8 @@ def _wants_cpu(others: Iterable[Path]) -> bool:
     return False
 
 
-_WAITS, _PAUSE_S, _WAIT_S, _LEAST_SHARE = 3, 0.005, 0.02, 0.1
+_PAUSES_S, _LONG_PAUSES_S = (0.005, 0.005, 0.005), (0.2, 1.0)
+_WAIT_S, _LEAST_SHARE = 0.02, 0.1
 _NUM_TOOLS = 6
 _TASKS = Path("/proc/self/task")
 _SETTINGS = ("NoNewPrivs:", "Seccomp", "Speculation", "THP_enabled:")

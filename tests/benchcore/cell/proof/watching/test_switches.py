@@ -267,6 +267,29 @@ def test_a_process_that_works_beside_a_contender_is_found() -> None:
     assert done.stdout.split() == [b"False", b"True"]
 
 
+_LAGGING = """
+import subprocess
+import sys
+from benchcore.cell.proof.watching.switches import works_meanwhile
+
+_END = "import time; begun = time.monotonic(); print(flush=True)\\n"
+_END += "while time.monotonic() < begun + 0.3: pass\\nprint(flush=True)\\ntime.sleep(60)"
+started = subprocess.Popen([sys.executable, "-c", _END], stdout=subprocess.PIPE)
+started.stdout.readline()
+print(works_meanwhile())
+started.kill()
+started.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the processes of a group")
+def test_processes_of_a_group_may_end_their_step_later() -> None:
+    """On a busy machine the others of four are late."""
+    order = [sys.executable, "-c", _LAGGING]
+    done = subprocess.run(order, stdout=subprocess.PIPE, check=True, start_new_session=True)
+    assert done.stdout.split() == [b"False"]
+
+
 _HOOKING = """
 import sys
 from benchcore.cell.proof.watching.switches import SwitchLog, list_process_switches
