@@ -57,10 +57,8 @@ def is_proven_in_float32(case: Any) -> bool:
 
 def find_non_finite(path: Path) -> str | None:
     """Name of the first quantity with a NaN or an infinity."""
-    import numpy as np
-
     for quantity, values in _load(path).items():
-        if not np.isfinite(values).all():
+        if not is_finite(values):
             return quantity
     return None
 

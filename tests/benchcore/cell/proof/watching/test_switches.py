@@ -262,9 +262,14 @@ started.wait()
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the processes of a group")
 def test_a_process_that_works_beside_a_contender_is_found() -> None:
     """A contender leads a group of its own: what it starts freezes with it."""
-    order = [sys.executable, "-c", _STARTING]
+    assert _run_in_group(_STARTING) == [b"False", b"True"]
+
+
+def _run_in_group(script: str) -> list[bytes]:
+    """What a script prints that leads a group of its own."""
+    order = [sys.executable, "-c", script]
     done = subprocess.run(order, stdout=subprocess.PIPE, check=True, start_new_session=True)
-    assert done.stdout.split() == [b"False", b"True"]
+    return done.stdout.split()
 
 
 _LAGGING = """
@@ -285,9 +290,7 @@ started.wait()
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the processes of a group")
 def test_processes_of_a_group_may_end_their_step_later() -> None:
     """On a busy machine the others of four are late."""
-    order = [sys.executable, "-c", _LAGGING]
-    done = subprocess.run(order, stdout=subprocess.PIPE, check=True, start_new_session=True)
-    assert done.stdout.split() == [b"False"]
+    assert _run_in_group(_LAGGING) == [b"False"]
 
 
 _HOOKING = """
