@@ -158,8 +158,8 @@ def _list_started() -> list[Path]:
 
 
 def _read_used_s(others: Iterable[Path]) -> float:
-    """CPU time of this process and of `others`."""
-    used_s = time.process_time()
+    """CPU time of `others` and of this process, without this thread, as it reads these times."""
+    used_s = time.process_time() - time.thread_time()
     for each in others:
         for task in each.glob("task/*/schedstat"):
             with suppress(OSError, ValueError, IndexError):
