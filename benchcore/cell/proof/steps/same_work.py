@@ -8,16 +8,14 @@ So its own code's calls, and torch's operators, are listed before any of these c
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import FrameType
 from typing import Any
 
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
-from benchcore.cell.proof.watching.host_work import watch_calls
+from benchcore.cell.proof.watching.host_work import COMPILED, watch_compiled
 
 OPERATOR = "operator "
 """How the names of a framework's operators begin."""
@@ -29,37 +27,18 @@ _OF_MOVING = (
 )  # fmt: skip
 """Operators that compute nothing. Which of them there are depends on whether numbers are dropped in
 place, as torch then follows the views of what was changed."""
-_COMPILED = "PjitFunction"
-"""Type of JAX's compiled functions: two of them may have one name."""
 
 
 def list_calls(step: Callable[[], object]) -> list[str]:
     """Names of what a step's own code calls. A compiled function of JAX is listed with the size of
-    its arguments; its fast path is closed once so that these can be read. Lists nothing before
-    Python 3.12.
-
-    Threads that run meanwhile are left out: they are a switch, and their calls depend on time.
-    """
+    its arguments. Lists nothing before Python 3.12."""
     found: list[str] = []
-    others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
-    awaited = False
 
-    def see(called: Any) -> None:
-        nonlocal awaited
-        if threading.get_ident() not in others:
-            found.append(_name(called))
-            awaited = type(called).__name__ == _COMPILED and hasattr(called, "_clear_cache")
-            if awaited:
-                called._clear_cache()
+    def read(given: Mapping[str, Any]) -> None:
+        sizes = [math.prod(each.shape) for each in list_arrays(given["args"])]
+        found[-1] += f" of {sum(sizes)} elements in {len(sizes)} arrays"
 
-    def enter(frame: FrameType) -> None:
-        nonlocal awaited
-        if awaited and threading.get_ident() not in others and "args" in frame.f_locals:
-            sizes = [math.prod(each.shape) for each in list_arrays(frame.f_locals["args"])]
-            found[-1] += f" of {sum(sizes)} elements in {len(sizes)} arrays"
-            awaited = False
-
-    with watch_calls(see, enter):
+    with watch_compiled(lambda called: found.append(_name(called)), read):
         step()
     return found
 
@@ -69,7 +48,7 @@ def _name(called: Any) -> str:
     name = str(getattr(called, "__qualname__", kind))
     if kind == "Compiled":  # by hand, of one shape
         return f"{name} {id(called)}"
-    return f"{name} {_identify(called)}" if kind == _COMPILED else name
+    return f"{name} {_identify(called)}" if kind == COMPILED else name
 
 
 def _identify(compiled: Any) -> list[int]:

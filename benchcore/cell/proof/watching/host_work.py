@@ -8,8 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -23,6 +24,8 @@ _LONGEST_NS = 200_000
 """CPU time of one call that calls nothing itself; ours take microseconds."""
 _TOOL = 4
 """A number that `sys.monitoring` leaves to others than debuggers and profilers."""
+COMPILED = "PjitFunction"
+"""Type of JAX's compiled functions."""
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<frozen")
 
 
@@ -114,6 +117,36 @@ def watch_calls(
         monitoring.register_callback(_TOOL, events.CALL, None)
         monitoring.register_callback(_TOOL, events.PY_START, None)
         monitoring.free_tool_id(_TOOL)
+
+
+@contextmanager
+def watch_compiled(
+    see: Callable[[Any], object], read: Callable[[Mapping[str, Any]], object]
+) -> Iterator[None]:
+    """As `watch_calls`; and pass to `read` what a compiled function of JAX is given, by `args` and
+    `kwargs`. Its fast path is closed once so that this can be read.
+
+    Threads that run meanwhile are left out: they are a switch, and their calls depend on time.
+    """
+    others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
+    awaited = False
+
+    def call(called: Any) -> None:
+        nonlocal awaited
+        if threading.get_ident() not in others:
+            see(called)
+            awaited = type(called).__name__ == COMPILED and hasattr(called, "_clear_cache")
+            if awaited:
+                called._clear_cache()
+
+    def enter(frame: FrameType) -> None:
+        nonlocal awaited
+        if awaited and threading.get_ident() not in others and "args" in frame.f_locals:
+            awaited = False
+            read(frame.f_locals)
+
+    with watch_calls(call, enter):
+        yield
 
 
 def _is_of_python(function: Any) -> bool:

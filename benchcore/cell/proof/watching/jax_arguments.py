@@ -3,39 +3,26 @@ numbers. To flatten, hash or return it takes time, and computes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from benchcore.cell.explain.jax_products import JITS
-from benchcore.cell.proof.watching.host_work import watch_calls
+from benchcore.cell.proof.watching.host_work import watch_compiled
 
 _FEW = 8
 """Numbers of Python, empty arrays, or results that are returned twice."""
 _FREE_NODES, _NODES = 64, 2
 """Nodes of a tree that are no array, and how many more there may be for each array."""
-_COMPILED = "PjitFunction"
 
 
 def list_excess(jax: Any, step: Callable[[], object]) -> list[str]:
     """What one step passes needlessly. Nothing is seen before Python 3.12."""
     found: list[str] = []
-    awaited = False
 
-    def see(called: Any) -> None:
-        nonlocal awaited
-        awaited = type(called).__name__ == _COMPILED and hasattr(called, "_clear_cache")
-        if awaited:
-            called._clear_cache()
+    def read(given: Mapping[str, Any]) -> None:
+        found.extend(_name_needless(jax, (given["args"], given.get("kwargs"))))
 
-    def enter(frame: FrameType) -> None:
-        nonlocal awaited
-        if awaited and "args" in frame.f_locals:
-            awaited = False
-            given = (frame.f_locals["args"], frame.f_locals.get("kwargs"))
-            found.extend(_name_needless(jax, given))
-
-    with watch_calls(see, enter):
+    with watch_compiled(lambda called: None, read):
         step()
     return found
 
