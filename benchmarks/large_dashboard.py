@@ -22,8 +22,8 @@ from typing import Any
 from copied_years import copy_night, copy_year
 from one_duel import store_results, time_call
 from playwright.sync_api import Page, sync_playwright
-from sqlalchemy import func, select
-from store import LAST
+from sqlalchemy import select
+from store import LAST, count_rows
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.story import DAYS
@@ -38,7 +38,6 @@ from dashboards.website.files import WebsiteFiles
 MACHINES = 4
 CASES_FACTOR = 13
 """Copies of a year that make a night: 13 times some four duels."""
-GOALS = {"build_s": 60.0, "night_s": 5.0, "page_s": 2.0}
 CHARTS = {"series.html#case": 1, "duel.html#run": 3}
 """How many charts a page draws at once, by the begin of its address."""
 
@@ -68,14 +67,9 @@ def fill(state: State, engine: Engine, contenders: int) -> None:
     with engine.connect() as connection:
         fingerprint = connection.scalar(select(DuelRun.device_fingerprint).limit(1))
     assert fingerprint is not None
-    year = _count(engine, ContenderRun)
+    year = count_rows(engine, ContenderRun)
     for number in range(round(contenders / year) - 1):
         copy_year(engine, fingerprint, number, MACHINES, per_night=CASES_FACTOR)
-
-
-def _count(engine: Engine, table: type[ContenderRun | DuelRun]) -> int:
-    with engine.connect() as connection:
-        return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
 
 def measure(state: State, engine: Engine) -> dict[str, Any]:
@@ -83,8 +77,8 @@ def measure(state: State, engine: Engine) -> dict[str, Any]:
     shutil.rmtree(state.website, ignore_errors=True)
     newest = list_campaigns(engine)[-1]
     built = {
-        "duel_runs": _count(engine, DuelRun),
-        "contender_runs": _count(engine, ContenderRun),
+        "duel_runs": count_rows(engine, DuelRun),
+        "contender_runs": count_rows(engine, ContenderRun),
         **_time("build", lambda: publish_campaign(state, newest)),
         "campaigns": len(WebsiteFiles(state.website).read("catalog")["campaigns"]),
         **_measure_files(state.website),

@@ -60,7 +60,7 @@ from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.history.series import read_series
 from benchcore.store.history.suspicions import read_recent, refresh_suspicions
 from benchcore.store.incoming.ingest import ingest_spool
-from benchcore.store.models import ContenderRun
+from benchcore.store.models import ContenderRun, DuelRun
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
@@ -112,8 +112,9 @@ def main() -> None:
 
 def measure_again(state: State, engine: Engine, campaign: str) -> dict[str, Any]:
     """Time the queries of a database that is filled already."""
-    row = {"contender_runs": _count_contenders(engine), "mb": round(_measure_file(engine) / 1e6)}
-    print(f"{row['contender_runs']} contender runs")
+    contender_runs = count_rows(engine, ContenderRun)
+    print(f"{contender_runs} contender runs")
+    row = {"contender_runs": contender_runs, "mb": round(_measure_file(engine) / 1e6)}
     return _print_queries(row | time_queries(state, engine, campaign))
 
 
@@ -143,7 +144,7 @@ def measure(
         if not fill_to and stored >= min(measured_at, num_documents):
             yield {
                 "documents": stored,
-                "contender_runs": _count_contenders(engine),
+                "contender_runs": count_rows(engine, ContenderRun),
                 "mb": round(_measure_file(engine) / 1e6),
                 "ingest_ms": round(1e3 * ingest_s / ingested, 2),
                 "ingest_cpu_ms": round(1e3 * ingest_cpu_s / ingested, 2),
@@ -158,7 +159,7 @@ def measure(
 
 def _fill(engine: Engine, stored: int, runs: int) -> int:
     """Copy the first machine's year until there are so many contender runs; the documents."""
-    per_document = _count_contenders(engine) / stored
+    per_document = count_rows(engine, ContenderRun) / stored
     copied, copies = 0, count()
     while (stored + copied) * per_document < runs:
         copied += copy_year(engine, _name_machine(0), next(copies), MACHINES)
@@ -281,9 +282,10 @@ def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Ca
     }
 
 
-def _count_contenders(engine: Engine) -> int:
+def count_rows(engine: Engine, table: type[ContenderRun | DuelRun]) -> int:
+    """The number of rows of a table."""
     with engine.connect() as connection:
-        return connection.execute(select(func.count()).select_from(ContenderRun)).scalar_one()
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
 
 def _print(row: dict[str, Any]) -> dict[str, Any]:

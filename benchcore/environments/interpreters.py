@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,21 +121,25 @@ def inspect_interpreter(python: Path) -> Interpreter:
     return Interpreter(Path(facts["started"]), facts["version"])
 
 
+def read_output(command: Sequence[str], timeout_s: float) -> str:
+    """What a command prints. Raises OSError or SubprocessError if it fails or takes longer."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=timeout_s,
+        check=True,
+    )
+    return done.stdout
+
+
 def query_python(python: Path, code: str, *, timeout_s: float = 60) -> Any:
     """The JSON that `code` prints in an interpreter, isolated from the user's packages and PYTHON*
     variables. Raises ValueError if it can't be run or prints anything else."""
     try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", code],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=dict(os.environ),
-            timeout=timeout_s,
-            check=True,
-        )
-        return json.loads(done.stdout)
+        return json.loads(read_output([str(python), "-I", "-c", code], timeout_s))
     except (OSError, subprocess.SubprocessError) as error:
         raise ValueError(f"wanted {str(python)!r} to run, got {error}") from error
 

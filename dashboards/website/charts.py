@@ -42,16 +42,16 @@ def _named(name: str) -> alt.NamedData:
     return alt.NamedData(name)
 
 
-def _framework_color(field: str = "framework:N", *, legend: bool = False) -> alt.Color:
+def _framework_color() -> alt.Color:
     scale = alt.Scale(
         domain=list(FRAMEWORK_COLORS), range=[str(each) for each in FRAMEWORK_COLORS.values()]
     )
-    return alt.Color(field, scale=scale, legend=alt.Legend(title=None) if legend else None)
+    return alt.Color("framework:N", scale=scale, legend=None)
 
 
-def _speedup(field: str, title: str = "", **scale: Any) -> alt.X:
-    axis = alt.Axis(labelExpr=TICK_TEXT, title=title or None, tickCount=5, labelOverlap=True)
-    return alt.X(field, scale=alt.Scale(type="log", nice=False, **scale), axis=axis)
+def _speedup(field: str) -> alt.X:
+    axis = alt.Axis(labelExpr=TICK_TEXT, title=None, tickCount=5, labelOverlap=True)
+    return alt.X(field, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
 def _whole(chart: Any, rows: str = "", step: int = 26) -> dict[str, Any]:

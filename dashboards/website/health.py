@@ -63,14 +63,9 @@ def _count_checks(campaign: Campaign, severity: Severity) -> dict[str, int]:
     return dict(Counter(suites).most_common())
 
 
-def health_page(
-    state: State,
-    catalog: Mapping[str, Any],
-    calibration: Mapping[str, Any],
-    sections: Sequence[Block | None] = (),
-) -> Block:
+def health_page(state: State, catalog: Mapping[str, Any], calibration: Mapping[str, Any]) -> Block:
     """Nights, void pairs and causes, refused documents, failed checks, our error rates, and what it
-    costs. `sections` are added before the costs."""
+    costs."""
     nights = [each for each in catalog["campaigns"] if each["kind"] == "nightly"][-_MOST_NIGHTS:]
     listed = [
         _verdict(nights, state),
@@ -79,7 +74,6 @@ def health_page(
         _refused_section(state),
         _check_section(nights) if nights else None,
         _calibration_section(calibration, _list_words(catalog)),
-        *sections,
         _cost_section(nights, state),
     ]
     return blocks.page("Health of the pipeline", listed)

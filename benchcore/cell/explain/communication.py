@@ -42,20 +42,18 @@ def count_in_torch(torch: Any, step: Callable[[], object], devices: int) -> int:
     with torch.profiler.profile(record_shapes=True) as seen:
         step()
     events = seen.profiler.kineto_results.events()
-    return sum(_read_event(torch, each, devices) for each in events)
+    return sum(_read_event(each, devices) for each in events)
 
 
-def _read_event(torch: Any, event: Any, devices: int) -> int:
+def _read_event(event: Any, devices: int) -> int:
     name = event.name()
     if not name.startswith(_OF_BACKENDS):
         return 0
-    operands = sum(_list_operands(torch, event.shapes(), event.dtypes()))
+    operands = sum(_list_operands(event.shapes(), event.dtypes()))
     return operands * (devices if _GATHERS.search(name) else 1)
 
 
-def _list_operands(
-    torch: Any, shapes: Sequence[Sequence[int]], dtypes: Sequence[str]
-) -> Iterator[int]:
+def _list_operands(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> Iterator[int]:
     """Bytes of each; the profiler has the names of C++ types."""
     sizes = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "int": 4, "long int": 8}
     for shape, dtype in zip(shapes, dtypes, strict=False):

@@ -117,7 +117,7 @@ def run_confirmation(
             if each.undecided and (time.monotonic() < over or each.begun):
                 _measure(each, range(first, last), request.context, state, engine, measurer)
         _judge([each for each in progress if each.begun], looks, last)
-    _save(progress, engine, state)
+    _save(progress, engine)
     alerts = queue_events(engine, state)
     save_history(engine, state)
     add_pictures(state, alerts, draw)
@@ -194,7 +194,7 @@ def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> Non
             each.finding = finding
 
 
-def _save(progress: Sequence[_Progress], engine: Engine, state: State) -> None:
+def _save(progress: Sequence[_Progress], engine: Engine) -> None:
     """Store the findings and the alerts to send."""
     verdicts = {
         each.suspicion.id: each.finding.verdict.replace("more", "open")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchcore.cell.measure import gpu
-from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.interpreters import find_interpreters, read_output
 from benchcore.environments.uv_command import run_uv
 from benchcore.errors import UserError
 
@@ -213,19 +213,9 @@ def _probe_disk(state_root: Path) -> Observation:
 def _first_line(command: list[str]) -> str | None:
     """The first line that a command prints; None if it fails or does not answer in time."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=dict(os.environ),
-            timeout=_COMMAND_TIMEOUT_S,
-            check=True,
-        )
+        return next(iter(read_output(command, _COMMAND_TIMEOUT_S).splitlines()), "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return next(iter(done.stdout.splitlines()), "")
 
 
 def _without_credentials(url: str) -> str:

@@ -34,7 +34,6 @@ from benchcore.verdict.duel.step_profile import (
     time_inputs,
 )
 
-_KEYS = ["duel_run", "name"]
 _NAMED = (
     *("campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track"),
     *("name", "arm", "framework", "version"),

@@ -32,9 +32,6 @@ FUNCTIONS: Mapping[str, str] = {
 }  # fmt: skip
 """What activations are made of, by the frameworks' names of operations. In bfloat16 numerics don't
 show whether GELU is computed by an error function or by a tangent."""
-CHOSEN = ("aggregate", "batching", "kernel", "model", "per_sample")
-"""Settings that are read from a step. `batching` and `per_sample`: whether `vmap` runs in it;
-`model`: whether its own code calls a module of torch."""
 ALWAYS = ("kernel",)
 """Read also where no arm may choose it: no step has a kernel of its own then."""
 USUAL_GENERATOR = "usual"
@@ -192,7 +189,8 @@ class Readings:
     own_updates: bool = False
     """Whether anything but an optimiser of torch updates its parameters."""
     chosen: Mapping[str, str] = field(default_factory=dict)
-    """Readings of settings of arms: those of `CHOSEN` that can be read."""
+    """Readings of the settings of arms that can be read. `batching`, `per_sample`: whether `vmap`
+    runs in the step; `model`: whether its own code calls a module of torch."""
 
     def find_typical_size(self) -> int:
         """The operation size up to which half of all elements are moved; 0 if none are moved."""
