@@ -212,13 +212,13 @@ def format_percent(share: float, decimals: int = 0) -> str:
 
 
 def format_signed(change: float) -> str:
-    """`+5.1 %` of 0.051."""
-    return f"{100 * change:+.1f} %"
+    """`+5.1 %` of 0.051, and of a fall a minus sign, as on pages."""
+    return f"{100 * change:+.1f} %".replace("-", "\u2212")
 
 
 def format_ends(low: float, high: float) -> str:
     """`+4.1 to +6.2 %` of an interval of relative changes."""
-    return f"{100 * low:+.1f} to {format_signed(high)}"
+    return f"{format_signed(low).removesuffix(' %')} to {format_signed(high)}"
 
 
 def format_move(change: float, low: float, high: float) -> str:

@@ -34,7 +34,7 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     _store(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
     printed = " ".join(_run(tmp_path).split())
     assert "mlp tiny: jax-jit against torch-compile" in printed
-    assert re.search(r"open .* 2026-01-17 .* shift .* -[56]\.\d %", printed), printed
+    assert re.search(r"open .* 2026-01-17 .* shift .* \u2212[56]\.\d %", printed), printed
     assert "9 series, suspicions open: 1" in printed
     answer = json.loads(_run(tmp_path, "--json"))
     (found,) = answer["suspicions"]
