@@ -36,7 +36,7 @@ def not_measured_section() -> Block:
     """What no row answers, and why."""
     columns = (column("topic", "Topic"), column("answer", "Answer"), column("why", "Why"))
     rows = [{"topic": topic, "answer": "not measured", "why": why} for topic, why in NOT_MEASURED]
-    caption = "Asked by people who choose a framework. This page has no number and no opinion."
+    caption = "People who choose a framework ask these, too, but nothing here measures them."
     table = blocks.table("not-measured", caption, columns, rows)
     return blocks.section("Not measured", [table], id="not-measured")
 
