@@ -37,15 +37,16 @@ DASHBOARD_URL = Variable(
 )
 WEBHOOK_URL = Variable(
     "DEADHEAT_WEBHOOK_URL",
-    "Receives a JSON POST for every confirmed or fixed change, judged or failed release, and void, "
-    "failed or missing night. Its field `text` is the message, as Slack expects it.",
+    "Receives a JSON POST for every confirmed or fixed change, judged or failed release, case that "
+    "broke, and void, failed or missing night. Its field `text` is the message, as Slack expects "
+    "it.",
 )
 NOTIFY = Variable(
     "DEADHEAT_NOTIFY",
     "Addresses in the format of [apprise](https://github.com/caronc/apprise/wiki) (Slack, mail, "
     "Teams, ...), separated by spaces. Each gets every confirmed or fixed change (with its chart), "
-    "judged or failed release, and void night as text. Failed and missing nights are posted only "
-    "to `DEADHEAT_WEBHOOK_URL`. Default: the addresses in the Prefect secret block "
+    "judged or failed release, case that broke, and void night as text. Failed and missing nights "
+    "are posted only to `DEADHEAT_WEBHOOK_URL`. Default: the addresses in the Prefect secret block "
     "`deadheat-notify`.",
 )
 WANDB = Variable(

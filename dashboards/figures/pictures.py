@@ -1,4 +1,4 @@
-"""Charts as SVG images, for Prefect's UI."""
+"""Charts as images: SVG for Prefect's UI, PNG for alerts."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def plan(
             "--detect",
             metavar="RATIO",
             parser=_parse_change,
-            help="Print instead how many starts a confirmation of this change needs: 0.02 or 2%.",
+            help="Print instead how many starts show this change with 95 % power: 0.02 or 2%.",
         ),
     ] = None,
     state: options.State = options.STATE,
