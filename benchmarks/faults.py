@@ -60,7 +60,7 @@ def main() -> None:
         template = make_template(options.layer, Path(folder), stack)
         for run in inject(template, faults, options.times, options.seed, Path(folder) / "trials"):
             run["command"] = " ".join(["benchmarks/faults.py", *sys.argv[1:]])
-            keep(run)
+            store_run(run)
     print(format_run(run))
     sys.exit(0 if is_good(run) else 1)
 
@@ -111,7 +111,7 @@ def list_done(layer: Layer) -> set[str]:
     return {row["fault"] for run in runs for row in run["rows"]}
 
 
-def keep(run: dict[str, Any]) -> None:
+def store_run(run: dict[str, Any]) -> None:
     """Store a run in place of what it was before. Runs of several layers may go on at once."""
     with FileLock(Path(tempfile.gettempdir()) / "deadheat-chaos-results.lock"):
         others = [each for each in read_runs() if _name(each) != _name(run)]

@@ -86,11 +86,11 @@ def main() -> None:
         if options.only in (None, peer.package):
             rows.append(_play(peer, options, state))
             print({key: rows[-1][key] for key in ("workload", "peer", "ratio", "low", "high")})
-    store_results("peers", keep_others(rows))
+    store_results("peers", merge_rows(rows))
     sys.exit(any(row["slower"] for row in rows))
 
 
-def keep_others(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The stored rows that were not measured again, and then the new ones."""
     path = RESULTS / "peers.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))  # the cluster that
 
 from local_slurm import LocalSlurm
 from slurm_cluster import Cluster, open_cluster
-from slurm_figures import keep_figures, measure_shards, queue_many, serve_postgres
+from slurm_figures import measure_shards, queue_many, serve_postgres, store_figures
 from slurm_storm import run_storm
 
 
@@ -49,15 +49,15 @@ def _take_figures(num_shards: int) -> None:
     with _open_stack() as cluster:
         cluster.start_worker()
         found["shard_of_5_duels"] = measure_shards(cluster)
-        keep_figures(found)
+        store_figures(found)
     with serve_postgres() as database, _open_stack(database=database) as cluster:
         cluster.start_worker()
         found["queue_postgresql"] = queue_many(cluster, num_shards)
-        keep_figures(found)
+        store_figures(found)
     with _open_stack() as cluster:  # the last, as with many shards it does not come to its end
         cluster.start_worker()
         found["queue_sqlite"] = queue_many(cluster, num_shards)
-        keep_figures(found)
+        store_figures(found)
 
 
 @contextmanager

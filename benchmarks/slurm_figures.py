@@ -85,8 +85,8 @@ def queue_many(cluster: Cluster, num: int) -> dict[str, float]:
     }
 
 
-def keep_figures(figures: dict[str, Any]) -> None:
-    """Print and keep them."""
+def store_figures(figures: dict[str, Any]) -> None:
+    """Print and store them."""
     machine = {
         "cpus": os.cpu_count(),
         "python": platform.python_version(),

@@ -142,7 +142,7 @@ def _documents() -> Iterator[dict[str, Any]]:
     yield adhoc
 
 
-def keep_nights(state: State) -> Engine:
+def store_nights(state: State) -> Engine:
     """A database with the nights, a confirmed change, a suspicion, void pairs, and a run in which
     nothing counts."""
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
@@ -200,7 +200,7 @@ def main() -> None:
     from dashboards.publish import publish_campaign
 
     state = open_state(Path(sys.argv[1]))
-    keep_nights(state).dispose()
+    store_nights(state).dispose()
     print(publish_campaign(state, name_night(NIGHTS - 1)))  # noqa: T201
 
 

@@ -72,7 +72,7 @@ def test_rows_are_stored_after_each_fault_and_in_place_of_earlier_ones(
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     counts = list[int]()
     for run in _run(monkeypatch, tmp_path, ["one", "two"]):
-        faults.keep(run | {"command": "c"})
+        faults.store_run(run | {"command": "c"})
         (stored,) = faults.read_runs()
         counts.append(len(stored["rows"]))
     assert counts == [1, 2] and faults.is_good(stored)
@@ -83,7 +83,7 @@ def test_rows_are_stored_after_each_fault_and_in_place_of_earlier_ones(
         "seconds": 2.0,
         **dict.fromkeys(("lost", "doubled", "orphans", "hung", "unexplained"), 0),
     }
-    faults.keep({**stored, "began": "2999-01-01T00:00:00+00:00"})
+    faults.store_run({**stored, "began": "2999-01-01T00:00:00+00:00"})
     assert [each["began"] for each in faults.read_runs()] == [
         stored["began"],
         "2999-01-01T00:00:00+00:00",

@@ -87,10 +87,10 @@ def test_rows_that_were_not_measured_again_are_kept(
     monkeypatch.setattr(peers, "RESULTS", tmp_path)
     first = {"workload": "resnet50", "case": "infer_b1", "peer": "timm 1.0.31", "ratio": 1.0}
     other = {**first, "workload": "vit_b_16"}
-    assert peers.keep_others([first]) == [first]
+    assert peers.merge_rows([first]) == [first]
     (tmp_path / "peers.json").write_text(json.dumps([first, other]))
     again = {**first, "peer": "timm 1.0.32", "ratio": 1.1}
-    assert peers.keep_others([again]) == [other, again]
+    assert peers.merge_rows([again]) == [other, again]
 
 
 def test_disturbed_blocks_count_only_with_a_note() -> None:

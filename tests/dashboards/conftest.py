@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dashboard_nights import ADHOC, NIGHTS, keep_nights, name_night
+from dashboard_nights import ADHOC, NIGHTS, name_night, store_nights
 from page_visits import launch_browser
 from playwright.sync_api import Browser
 
@@ -18,7 +18,7 @@ from dashboards.publish import publish_campaign, publish_study
 def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
     """A state folder whose dashboard shows made-up nights; tests only read it."""
     state = open_state(tmp_path_factory.mktemp("nights"))
-    keep_nights(state).dispose()
+    store_nights(state).dispose()
     publish_campaign(state, name_night(NIGHTS - 1))
     publish_study(state, ADHOC, "waterfall.html", "<html data-ready><h1>A waterfall</h1>")
     return state
