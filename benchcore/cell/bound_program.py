@@ -19,6 +19,7 @@ from benchcore.cell.proof.steps.given import (
     Returned,
     describe_read,
     describe_uncomputed,
+    describe_unseen,
 )
 from benchcore.cell.proof.steps.placing import describe_inputs
 from benchcore.cell.proof.training_blocks import RunSteps, TrainingBlocks
@@ -198,7 +199,7 @@ class BoundProgram:
             reported = list(list_arrays(held.get("params", ())))
             seen = inspect(self.plain_step)
         except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
-            return {"reads": f"nothing that can be followed ({error})"[:500]}
+            return {"reads": describe_unseen(error)}
         if seen is None:
             return {}
         case, arrays = self._case, self._start
@@ -227,7 +228,7 @@ class BoundProgram:
             held = self.held()
             return describe_kept(list_floats(self), held, self.rotation.buffers)
         except Exception as error:  # noqa: BLE001 - whatever a step does when it is watched
-            return {"params": f"nothing that can be followed ({error})"[:500]}
+            return {"params": describe_unseen(error)}
 
     def list_work(self, list_work: ListWork) -> list[str]:
         """What the steps of one rotation call."""

@@ -121,7 +121,7 @@ class ContenderServer:
             )
         self._stage = "canary"
         self.runtime.try_compiler()
-        self._canary = run_canary(self.runtime.canary, precision)
+        self._canary = run_canary(self.runtime.canary, precision, large=self._device != "cpu")
 
     def _prepare_program(self, case: Any) -> None:
         order = self._order
@@ -141,6 +141,7 @@ class ContenderServer:
             self._run_steps,
             alone=self._group is None,
             in_float32=InFloat32(order, case, arrays, self.runtime),
+            report_alive=self._report_alive,
         )
         self._switches.add(self._inspection.list_switches)
         with self._timed("first_run"):
@@ -262,7 +263,7 @@ class ContenderServer:
     def _run_block(self, message: Mapping[str, Any]) -> dict[str, int]:
         """Run untimed steps, then the block."""
         self._stage = "block"
-        self._inspection.spot_check(message, self._group_size, self._report_alive)
+        self._inspection.spot_check(message, self._group_size)
         self._refill_caches()
         before = self.runtime.num_compilations()
         self._steps_per_block, elapsed_ns = timing.run_block(
@@ -290,8 +291,7 @@ class ContenderServer:
         `large_values`; those in `IN_FLOAT32` are of the same program in that precision.
         """
         self._stage = "evidence"
-        runtime, when = self.runtime, message["when"]
-        case = find_case(self._spec, self._order)
+        runtime, when, case = self.runtime, message["when"], find_case(self._spec, self._order)
         if when in UNUSUAL and (
             case.precision != "fp32_ieee" or self._order["framework"] == "stdlib"
         ):
@@ -300,8 +300,8 @@ class ContenderServer:
             return []
         if when == "after":
             self._switches.compare()  # before anybody looks: a program may put all back later
-            learn, whole = self._learn_first, message["whole"]
-            self._inspection.after(self._steps_per_block, whole=whole, learn=learn)
+            learn = self._learn_first
+            self._inspection.after(self._steps_per_block, whole=message["whole"], learn=learn)
         start = make_start(self._spec, case, self._order["seed"], when)
         if when in IN_FLOAT32:
             found = self._inspection.prove_in_float32(when)
@@ -331,7 +331,7 @@ class ContenderServer:
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Time steps that are waited for one by one. Never mix these times with a block's."""
         self._stage = "latency"
-        self._inspection.spot_check(limits, self._group_size, self._report_alive)
+        self._inspection.spot_check(limits, self._group_size)
         self._refill_caches()
         before = self.runtime.num_compilations()
         enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None

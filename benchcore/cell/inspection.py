@@ -34,7 +34,8 @@ def describe_size(flops: float, num_shapes: int) -> dict[str, str]:
 
 
 class Inspection:
-    """Inspects the step of one start. `alone`: no other process must follow the steps."""
+    """Inspects the step of one start. `alone`: no other process must follow the steps. Calls
+    `report_alive` between its parts, each of several steps."""
 
     def __init__(
         self,
@@ -44,9 +45,10 @@ class Inspection:
         *,
         alone: bool,
         in_float32: InFloat32,
+        report_alive: Callable[[], object] = lambda: None,
     ) -> None:
         self._runtime, self._program, self._run_steps = runtime, program, run_steps
-        self._alone, self._in_float32 = alone, in_float32
+        self._alone, self._in_float32, self._report_alive = alone, in_float32, report_alive
         self._products: dict[str, Any] | None = None
         self._watched: dict[str, str] = {}
         self._works = False
@@ -59,21 +61,17 @@ class Inspection:
         """Switches that the contender's own list lacks: what is timed, and work between steps."""
         return {**list_timed(self._program), WORK: self._works}
 
-    def spot_check(
-        self, message: Mapping[str, Any], group_size: int, report_alive: Callable[[], object]
-    ) -> None:
+    def spot_check(self, message: Mapping[str, Any], group_size: int) -> None:
         """If a message wants it, list what steps call between two timed blocks, at a moment that no
         program can foresee: `after` compares it. The blocks were planned for results of the size
         that `group_size` follows from."""
         if not (message.get("spot_check") and self._alone):
             return
-        self._timed, sizes = self._list_timed(report_alive)
+        self._timed, sizes = self._list_timed()
         if group_size not in sizes:
             self._unlike = {"owed": "results of another size than a block was planned for"}
 
-    def _list_timed(
-        self, report_alive: Callable[[], object] = lambda: None
-    ) -> tuple[list[str], set[int]]:
+    def _list_timed(self) -> tuple[list[str], set[int]]:
         """What the steps of one rotation call as they are timed, and the sizes of groups that
         follow from their results."""
         last, calls, sizes = Last(self._program.plain_step), list[str](), set[int]()
@@ -81,7 +79,7 @@ class Inspection:
             calls += self._runtime.list_work(last.step, timed=True)
             sizes.add(choose_group_size(last.outputs))
             last.outputs = None
-            report_alive()
+            self._report_alive()
         return calls, sizes
 
     def check_block(self, steps: int) -> None:
@@ -98,24 +96,31 @@ class Inspection:
         self._works = works_meanwhile()
         later = self._list_timed()[0] if self._timed else []  # first: nothing ran eagerly yet
         unseen = self.list_unseen() if whole else []
+        self._report_alive()
         self._watched = runtime.watch_step(program, to_end=False)
+        self._report_alive()
         program.check_left_behind(
             lambda step: self._run_steps(steps, step),
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
             learn,
         )
+        self._report_alive()
         self.check_block(steps)
         if whole:
             same_work.check_timed(self._timed, later)
+            self._report_alive()
             self.check_unseen(unseen)
+            self._report_alive()
             self._run_steps(steps, None)  # the state may have been reset
             self._products = runtime.count_products(program)
             program.settle(runtime.synchronise)  # what was traced has left tracers
+            self._report_alive()
             if not program.is_alone:
                 share = (self._products or {}).get("compiled_share")
                 self._watched |= describe_repeated(share)
             self._read_step(steps)
+            self._report_alive()
             program.check_returned(self._run_steps)
 
     def list_unseen(self) -> list[str]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchcore.program import REFERENCE
@@ -55,30 +56,44 @@ class Products:
     convolved: np.ndarray
 
 
-def make_operands() -> Operands:
-    """Standard normals, always the same; sizes are multiples of those that tensor cores take."""
+def make_operands(large: bool = False) -> Operands:
+    """Standard normals, always the same; sizes are multiples of those that tensor cores take.
+
+    A GPU gets `large` ones: an autotuner that times kernels of a few microseconds may take one
+    without tensor cores, although the products of the case use them.
+    """
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(_SEED))
+    side, batch, channels, pixels = (1024, 16, 128, 34) if large else (256, 2, 32, 16)
     left, right, images, kernel = (
         rng.standard_normal(shape, dtype=np.float32)
-        for shape in ((256, 256), (256, 256), (2, 32, 16, 16), (32, 32, 3, 3))
+        for shape in (
+            (side, side),
+            (side, side),
+            (batch, channels, pixels, pixels),
+            (channels, channels, 3, 3),
+        )
     )
     return Operands(left=left, right=right, images=images, kernel=kernel)
 
 
 def run_canary(
-    compute: Callable[[Callable[[], Operands]], Products | None], precision: str
+    compute: Callable[[Callable[[], Operands]], Products | None],
+    precision: str,
+    *,
+    large: bool = False,
 ) -> dict[str, Any] | None:
     """Errors of a runtime's matmul and convolution, and the precision that they reveal.
 
-    `compute` is `Runtime.canary`; returns None if no framework computes. Raises
-    CanaryContradictsError if the label is wrong.
+    `compute` is `Runtime.canary`; returns None if no framework computes. `large` as in
+    `make_operands`. Raises CanaryContradictsError if the label is wrong.
     """
-    products = compute(make_operands)
+    make = partial(make_operands, large)
+    products = compute(make)
     if products is None:
         return None
-    errors = measure(make_operands(), products)
+    errors = measure(make(), products)
     found: dict[str, Any] = {
         **errors,
         "matmul_seen": classify(errors["matmul_error"]),
@@ -103,6 +118,7 @@ def measure(operands: Operands, products: Products) -> dict[str, float]:
             "nihw,oi->nohw",
             images[:, :, y : y + high : STRIDE, x : x + wide : STRIDE],
             kernel[:, :, y, x],
+            optimize=True,
         )
         for y in range(3)
         for x in range(3)

@@ -7,14 +7,12 @@ import inspect
 import os
 from typing import Any
 
-from benchcore.cell.runtimes.runtime import Place
+from benchcore.cell.runtimes.runtime import FROZEN_S, Place
 from benchcore.device_names import parse_device
 from benchcore.program import UnsupportedError
 
 _MEETING_S = 120
 """Within this all must have imported JAX: the conductor's own limit is usually shorter."""
-_FROZEN_S = 10**6
-"""A frozen process sends no heartbeat. Its end is seen by its pipe, or within a collective."""
 _ENDING_S = 5
 _NEEDED = "heartbeat_timeout_seconds"
 
@@ -45,7 +43,7 @@ def join_group(jax: Any, place: Place, device: str, threads: int) -> None:
         cluster_detection_method="deactivate",
         coordinator_bind_address=place.address,
         initialization_timeout=_MEETING_S,
-        heartbeat_timeout_seconds=_FROZEN_S,
+        heartbeat_timeout_seconds=FROZEN_S,
         shutdown_timeout_seconds=_ENDING_S,
     )
 

@@ -13,6 +13,10 @@ from benchcore.cell.proof.canary import Operands, Products
 from benchcore.cell.proof.following.drawing import Followed, Read
 from benchcore.cell.proof.steps.given import Readings
 
+FROZEN_S = 10**6
+"""How long the processes of a group may wait for a frozen one, which sends no heartbeat. Its end is
+seen by its pipe, or within a collective."""
+
 
 @dataclass(frozen=True)
 class Place:

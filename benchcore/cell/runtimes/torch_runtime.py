@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from benchcore.cell.proof.steps.same_work import list_calls
 from benchcore.cell.proof.watching import torch_compiler, torch_watch
 from benchcore.cell.proof.watching.own_code import identify
 from benchcore.cell.proof.watching.torch_floats import list_floats
-from benchcore.cell.runtimes.runtime import ALONE, Place, name_devices
+from benchcore.cell.runtimes.runtime import ALONE, FROZEN_S, Place, name_devices
 from benchcore.device_names import parse_device
 from benchcore.program import REFERENCE, UnsupportedError
 
@@ -115,6 +116,7 @@ class TorchRuntime:
             init_method=f"file://{place.rendezvous}",
             rank=place.rank,
             world_size=place.size,
+            timeout=datetime.timedelta(seconds=FROZEN_S),
         )
 
     def _refuse_missing(self, device: str, precision: str) -> None:

@@ -79,8 +79,14 @@ class _Looked:
         runtime: Any = SimpleNamespace(
             list_work=self._list, watch_step=lambda *given, **options: {}, synchronise=None
         )
+        self.alive: list[int] = []
         self.inspection = Inspection(
-            runtime, bound, lambda *given: 0, alone=True, in_float32=_UNUSED
+            runtime,
+            bound,
+            lambda *given: 0,
+            alone=True,
+            in_float32=_UNUSED,
+            report_alive=lambda: self.alive.append(1),
         )
 
     def _list(self, step: Any, *, timed: bool) -> list[str]:
@@ -91,7 +97,7 @@ class _Looked:
 
 def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -> None:
     looked = _Looked()
-    looked.inspection.spot_check(_SPOT_CHECK, 64, lambda: None)
+    looked.inspection.spot_check(_SPOT_CHECK, 64)
     looked.calls.append("add")
     with pytest.raises(StepUnlikeProofError, match="timed blocks the step did not call 'add'"):
         looked.inspection.after(5, whole=True)
@@ -99,22 +105,24 @@ def test_what_a_step_calls_between_timed_blocks_is_compared_with_later_steps() -
 
 def test_a_look_at_long_steps_is_no_silence() -> None:
     """Each of a large model's steps may take half a minute, and a block has one of them."""
-    looked, alive = _Looked(buffers=3), list[int]()
-    looked.inspection.spot_check(_SPOT_CHECK, 64, lambda: alive.append(1))
-    assert len(alive) == 3
-    looked.inspection.spot_check({"spot_check": False}, 64, lambda: alive.append(1))
-    assert len(alive) == 3
+    looked = _Looked(buffers=3)
+    looked.inspection.spot_check(_SPOT_CHECK, 64)
+    assert len(looked.alive) == 3
+    looked.inspection.spot_check({"spot_check": False}, 64)
+    assert len(looked.alive) == 3
+    looked.inspection.after(5, whole=False)  # later steps of one rotation, and two parts
+    assert len(looked.alive) == 3 + 3 + 3
 
 
 def test_results_must_be_as_large_as_those_that_a_block_was_planned_for() -> None:
     large = [np.zeros(1 << 22)]
     looked = _Looked([large, large, large, [np.zeros(1)], large, large])
     inspection = looked.inspection
-    inspection.spot_check(_SPOT_CHECK, 1, lambda: None)
+    inspection.spot_check(_SPOT_CHECK, 1)
     assert inspection._unlike == {}
-    inspection.spot_check(_SPOT_CHECK, 64, lambda: None)  # some inputs lead to small results
+    inspection.spot_check(_SPOT_CHECK, 64)  # some inputs lead to small results
     assert inspection._unlike == {}
-    inspection.spot_check(_SPOT_CHECK, 64, lambda: None)
+    inspection.spot_check(_SPOT_CHECK, 64)
     assert inspection._unlike["owed"] == "results of another size than a block was planned for"
 
 

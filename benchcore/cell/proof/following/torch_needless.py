@@ -3,7 +3,6 @@ tensors."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from benchcore.cell.proof.following.needless import (
     Recorded,
     TooLargeError,
 )
-from benchcore.cell.proof.watching.torch_compiler import find_module
+from benchcore.cell.proof.watching.torch_compiler import find_caller, find_module
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
 _REPLACING = ("copy_", "fill_", "zero_")
@@ -54,7 +53,7 @@ def record(torch: Any, step: Callable[[], object], inputs: object = ()) -> Recor
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         task = torch._C._current_graph_task_id()
         if task != -1:
-            caller = sys._getframe(2)  # of torch's dispatcher
+            caller = find_caller(2)  # of torch's dispatcher
             call = (_ENGINE, task) if _is_of_engine(caller) else object()
         else:
             call = calls[0] if calls else object()

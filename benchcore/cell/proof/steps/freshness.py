@@ -14,7 +14,7 @@ from benchcore.program import ByName
 if TYPE_CHECKING:
     import numpy as np
 
-_FEWEST, _MOST, _LIMIT_S = 4, 16, 2.0
+_FEWEST, _MOST, _LIMIT_S = 8, 16, 2.0
 """Pairs of steps, and the seconds after which no more than the fewest are taken."""
 _LONGER = 1.5
 _EXCUSED = 8

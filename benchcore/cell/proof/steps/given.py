@@ -67,6 +67,12 @@ def describe_read(
     return f"numbers that were not given: {' '.join(shapes)}" if foreign else ALL
 
 
+def describe_unseen(error: Exception) -> str:
+    """The reading of a step that can't be traced or watched: a framework's error has a first line
+    that says why, and many others."""
+    return f"nothing that can be followed ({str(error).partition(chr(10))[0][:400]})"
+
+
 def describe_uncomputed(arrays: Iterable[np.ndarray]) -> str | None:
     """The manifest's reading of arrays that a step returns unchanged. None if they are only single
     numbers, as the empty step returns one."""

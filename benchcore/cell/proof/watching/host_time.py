@@ -8,7 +8,6 @@ a walk through a long list.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -19,12 +18,13 @@ from types import CodeType
 from typing import Any
 
 from benchcore.cell.nested import list_arrays
+from benchcore.cell.proof.watching.host_work import PACKAGES, collecting_no_garbage
 
 _FRAMEWORKS = (
     "flax", "functorch", "jax", "jaxlib", "opacus", "optax", "torch", "torchvision", "triton"
 )  # fmt: skip
 """Packages whose work is a step's work."""
-_FOLDERS = tuple(f"{os.sep}site-packages{os.sep}{each}{os.sep}" for each in _FRAMEWORKS)
+_FOLDERS = tuple(f"{folder}{each}{os.sep}" for folder in PACKAGES for each in _FRAMEWORKS)
 _TOOL = 3
 """A number that `sys.monitoring` leaves to others than debuggers and profilers."""
 _RUNS, _TRIALS = 8, 20
@@ -108,25 +108,22 @@ class Watch:
         """Run one step and measure it."""
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined] # since Python 3.12
         events, callbacks = monitoring.events, self._list_callbacks(monitoring.events)
-        collects = gc.isenabled()
-        gc.disable()
         monitoring.use_tool_id(_TOOL, "deadheat")
         for event, callback in callbacks.items():
             monitoring.register_callback(_TOOL, event, callback)
         chosen = 0
         for event in callbacks:
             chosen |= 0 if event in (events.C_RETURN, events.C_RAISE) else event
-        began, self._last_ns = time.process_time_ns(), time.thread_time_ns()
-        monitoring.set_events(_TOOL, chosen)
-        try:
-            outputs = step()
-        finally:
-            monitoring.set_events(_TOOL, 0)
-            for event in callbacks:
-                monitoring.register_callback(_TOOL, event, None)
-            monitoring.free_tool_id(_TOOL)
-            if collects:
-                gc.enable()
+        with collecting_no_garbage():
+            began, self._last_ns = time.process_time_ns(), time.thread_time_ns()
+            monitoring.set_events(_TOOL, chosen)
+            try:
+                outputs = step()
+            finally:
+                monitoring.set_events(_TOOL, 0)
+                for event in callbacks:
+                    monitoring.register_callback(_TOOL, event, None)
+                monitoring.free_tool_id(_TOOL)
         whole_ns = time.process_time_ns() - began
         idle_ns = sum(each.took_ns for each in self._made if not each.works)
         return Took(

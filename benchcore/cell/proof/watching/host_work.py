@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,14 @@ _TOOL = 4
 """A number that `sys.monitoring` leaves to others than debuggers and profilers."""
 COMPILED = "PjitFunction"
 """Type of JAX's compiled functions."""
-_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<frozen")
+PACKAGES = tuple(f"{os.sep}{each}-packages{os.sep}" for each in ("site", "dist"))
+"""Parts of the paths of installed packages: Debian's Python installs them in the second."""
+_LIBRARIES = (
+    *PACKAGES,
+    f"{os.sep}lib{os.sep}python",
+    *(f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "platstdlib")),
+    "<frozen",
+)
 
 
 def list_host_work(step: Callable[[], object]) -> list[str]:
@@ -61,15 +69,13 @@ def _watch(step: Callable[[], object]) -> list[str]:
         elif event == "call" and not _is_own(frame):
             calls += frame.f_back is not None and _is_own(frame.f_back)
 
-    before, collects = sys.gettrace(), gc.isenabled()
-    gc.disable()
-    sys.settrace(trace)
-    try:
-        run_hooked(step, hook)
-    finally:
-        sys.settrace(before)
-        if collects:
-            gc.enable()
+    before = sys.gettrace()
+    with collecting_no_garbage():
+        sys.settrace(trace)
+        try:
+            run_hooked(step, hook)
+        finally:
+            sys.settrace(before)
     if lines > _FEWEST_LINES + _LINES_PER_CALL * calls:
         found.append("lines of Python in a loop")
     return found
@@ -82,6 +88,19 @@ def _is_own(frame: FrameType) -> bool:
 def is_own_code(code: CodeType) -> bool:
     """Whether code belongs neither to a package nor to Python."""
     return not any(each in code.co_filename for each in _LIBRARIES)
+
+
+@contextmanager
+def collecting_no_garbage() -> Iterator[None]:
+    """When Python collects is chance, and what it calls then is no step's work: JAX has a function
+    for it."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager
@@ -145,7 +164,7 @@ def watch_compiled(
             awaited = False
             read(frame.f_locals)
 
-    with watch_calls(call, enter):
+    with collecting_no_garbage(), watch_calls(call, enter):
         yield
 
 

@@ -25,8 +25,9 @@ CONFIG = "config "
 """How the names of a framework's own settings begin."""
 FOLDER = "folder "
 """How the names of variables begin that hold a folder, such as that of a compiler's caches."""
-_LATER = (CONFIG, CODE, FOLDER)
-"""What does not count as a change if it did not exist before."""
+_LATER = (CONFIG, CODE, FOLDER, "variable TRITON_PTXAS_")
+"""How the names of switches begin that are no change if they did not exist before. Inductor names
+the assembler of its CUDA build when it first compiles a kernel."""
 WORK = "work between steps"
 """The name of what `works_meanwhile` finds."""
 Switches = Mapping[str, object]
@@ -161,9 +162,10 @@ def _read_used_s(others: Iterable[Path]) -> float:
     """CPU time of `others` and of this process, without this thread, as it reads these times."""
     used_s = time.process_time() - time.thread_time()
     for each in others:
-        for task in each.glob("task/*/schedstat"):
-            with suppress(OSError, ValueError, IndexError):
-                used_s += int(task.read_text().split()[0]) / 1e9
+        with suppress(OSError):  # it has ended
+            for task in each.glob("task/*/schedstat"):
+                with suppress(OSError, ValueError, IndexError):
+                    used_s += int(task.read_text().split()[0]) / 1e9
     return used_s
 
 
@@ -172,10 +174,11 @@ def _wants_cpu(others: Iterable[Path]) -> bool:
     a busy machine it may get none in a whole pause."""
     this = _TASKS / str(threading.get_native_id())
     for each in (_TASKS, *(other / "task" for other in others)):
-        for task in set(each.glob("*")) - {this}:
-            with suppress(OSError):  # it has ended
-                if (task / "stat").read_bytes().rpartition(b") ")[2].startswith(b"R"):
-                    return True
+        with suppress(OSError):  # it has ended
+            for task in set(each.glob("*")) - {this}:
+                with suppress(OSError):
+                    if (task / "stat").read_bytes().rpartition(b") ")[2].startswith(b"R"):
+                        return True
     return False
 
 

@@ -99,8 +99,8 @@ def describe_whole(torch: Any, step: Callable[[], object], num_shapes: int) -> s
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
-        name, frame = func._schema.name.partition("::")[2], _leave_dispatcher(sys._getframe(2))
-        is_stored = name in _STORING and find_module(frame) == _ENGINE
+        name, frame = func._schema.name.partition("::")[2], _leave_dispatcher(find_caller(2))
+        is_stored = name in _STORING and (frame is None or find_module(frame) == _ENGINE)
         if not is_stored and _computes(torch, func, (args, kwargs), out) and is_outside(frame):
             outside.add(name)
         return out
@@ -172,6 +172,15 @@ def _leave_dispatcher(frame: FrameType | None) -> FrameType | None:
     while frame is not None and find_module(frame).startswith(_DISPATCHING):
         frame = frame.f_back
     return frame
+
+
+def find_caller(depth: int) -> FrameType | None:
+    """The frame so many calls above the caller's own. None if there are not so many: on a GPU
+    autograd runs a backward pass in a thread of its own, which no Python function started."""
+    try:
+        return sys._getframe(1 + depth)
+    except ValueError:
+        return None
 
 
 def find_module(frame: FrameType | None) -> str:

@@ -32,7 +32,7 @@ from benchcore.cell.proof.watching.host_calls import (
 )
 from benchcore.cell.proof.watching.host_work import watch_calls
 from benchcore.cell.proof.watching.switches import AS_SET, describe_changes, keeps_tiny
-from benchcore.cell.proof.watching.torch_compiler import is_of_vmap, is_outside
+from benchcore.cell.proof.watching.torch_compiler import find_caller, is_of_vmap, is_outside
 from benchcore.cell.proof.watching.variances import InOperators
 
 if TYPE_CHECKING:
@@ -205,13 +205,13 @@ def inspect_step(torch: Any, step: Callable[[], object]) -> Readings:
                 memory.append((str(each.dtype).removeprefix("torch."), _whole(each).numel()))
         before = read_generators(torch, func, kwargs)
         out = func(*args, **kwargs)
-        chosen.see_operator(sys._getframe(2), (args, kwargs, out))
+        chosen.see_operator(find_caller(2), (args, kwargs, out))
         written = _identify(torch, out)
         made.update(written - found.keys())
         new = written - _identify(torch, (args, kwargs))  # the others are views
         written_to = _identify(torch, _list_changed(func, args, kwargs))
         new |= written_to
-        if written_to and is_outside(sys._getframe(2), of_graphs=()):
+        if written_to and is_outside(find_caller(2), of_graphs=()):
             changed.update(written_to)
         computed.update(new)
         if new:
@@ -256,7 +256,7 @@ class _Chosen:
         self._torch = torch
         self.readings = {"aggregate": "scatter", "batching": "no vmap", "per_sample": "no vmap"}
 
-    def see_operator(self, caller: FrameType, nested: object) -> None:
+    def see_operator(self, caller: FrameType | None, nested: object) -> None:
         """Record an operator, with its arguments and results."""
         if is_of_vmap(caller):
             self.readings.update(batching="vmap", per_sample="vmap")

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from duel_orders import add_workload, make_contender, make_order, run_order
 
-from benchcore.cell.proof.canary import Products, classify, make_operands, measure
+from benchcore.cell.proof.canary import (
+    Operands,
+    Products,
+    classify,
+    make_operands,
+    measure,
+    run_canary,
+)
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 
@@ -194,6 +201,26 @@ def test_borders_lie_midway_between_the_roundoffs_of_the_precisions() -> None:
     for name, error in rounded.items():
         assert classify(error) == classify(2 * error) == classify(error / 1.5) == name
     assert classify(1e9) == classify(float("nan")) == "coarser than bf16"
+
+
+@pytest.mark.parametrize(("bits", "name"), [(FULL, "fp32_ieee"), (TF32, "tf32"), (BF16, "bf16")])
+def test_the_large_products_of_a_gpu_show_the_same_precisions(bits: int, name: str) -> None:
+    """They keep tensor cores busy: of small ones an autotuner may choose any kernel."""
+    small, large = make_operands(), make_operands(large=True)
+    assert large.left.size == 16 * small.left.size
+
+    def compute(make: Callable[[], Operands]) -> Products:
+        given = make()
+        assert np.array_equal(given.kernel, large.kernel)
+        images, kernel = _round_to(given.images, bits), _round_to(given.kernel, bits)
+        windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(2, 3))
+        convolved = np.einsum("nihwyx,oiyx->nohw", windows[:, :, ::2, ::2], kernel, optimize=True)
+        product = _round_to(given.left, bits) @ _round_to(given.right, bits)
+        return Products(product=product, convolved=convolved)
+
+    found = run_canary(compute, name, large=True)
+    assert found is not None
+    assert found["seen"] == name
 
 
 def test_a_canary_product_that_is_not_finite_or_has_another_shape_is_rejected() -> None:

@@ -7,6 +7,7 @@ from itertools import count, islice
 import numpy as np
 import pytest
 
+from benchcore.cell.proof.steps import freshness
 from benchcore.cell.proof.steps.freshness import check_fresh, list_fresh
 from benchcore.cell.proof.steps.left_behind import StepUnlikeProofError
 
@@ -41,6 +42,14 @@ def test_disturbed_pairs_neither_excuse_nor_accuse() -> None:
             count(),
         )
     check_fresh(lambda inputs: 9000 if inputs in (3, 4, 5) else 1000, [-1], count())
+
+
+def test_of_few_long_steps_one_pair_may_be_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of some seconds leave no time for more than the fewest pairs."""
+    monkeypatch.setattr(freshness, "_LIMIT_S", 0.0)
+    check_fresh(lambda inputs: 9000 if inputs in range(6) else 1000, [-1], count())
+    with pytest.raises(StepUnlikeProofError, match="7 of 8"):
+        check_fresh(lambda inputs: 9000 if inputs in range(7) else 1000, [-1], count())
 
 
 def test_fresh_inputs_are_never_the_same_and_labels_stay() -> None:

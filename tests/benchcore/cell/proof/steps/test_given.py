@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.proof.steps.given import ALL, Readings, describe_read, list_foreign
+from benchcore.cell.proof.steps.given import (
+    ALL,
+    Readings,
+    describe_read,
+    describe_unseen,
+    list_foreign,
+)
 
 ROOT = Path(__file__).parents[5]
 _RNG = np.random.Generator(np.random.PCG64(1))
@@ -314,3 +320,8 @@ def test_what_a_step_reads_owes_and_draws_is_found(
     }
     assert found["torch"]["drawn"] == 45
     assert found["torch"]["drawn by its own generator"] == 21
+
+
+def test_a_step_that_cannot_be_followed_is_described_in_one_line() -> None:
+    error = ValueError("a tracer has no value\nThe problem arose with `float`, in a file")
+    assert describe_unseen(error) == "nothing that can be followed (a tracer has no value)"

@@ -263,6 +263,14 @@ def test_modules_that_are_loaded_later_are_no_change() -> None:
     assert describe_changes(before, now) == AS_SET
 
 
+def test_a_compilers_own_variable_is_no_change_and_another_value_is() -> None:
+    """Inductor names the assembler of its CUDA build when it first compiles a kernel."""
+    now = {"variable TRITON_PTXAS_PATH": "/torch/bin/ptxas"}
+    assert describe_changes({}, now) == "as set"
+    assert "ptxas" in describe_changes({"variable TRITON_PTXAS_PATH": "/usr/bin/ptxas"}, now)
+    assert "added" in describe_changes({}, {"variable OMP_NUM_THREADS": "added"})
+
+
 def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None:
     before = {"config jax_enable_x64": False}
     assert describe_changes(before, {**before, "config jax_pallas_debug": False}) == AS_SET

@@ -3,7 +3,12 @@ stand-in for torch; unfair sides with torch itself are in tests/plants."""
 
 from __future__ import annotations
 
+import _thread
+import builtins
+import functools
+import operator
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -204,6 +209,27 @@ def test_a_step_of_one_graph_its_gradients_and_its_optimiser_is_whole(
 def test_what_is_not_in_the_steps_one_graph_is_named(
     step: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert _describe(monkeypatch, step) == found
+
+
+def _run_without_callers(function: Callable[[], object]) -> None:
+    """In a thread that no Python function started, as autograd's is on a GPU."""
+    running = _thread.allocate_lock()
+    running.acquire()
+    _thread.start_new_thread(list, (map(operator.call, [function, running.release]),))
+    assert running.acquire(timeout=20), "it failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("copy_", "yes"), ("threshold", "outside of compiled graphs threshold")]
+)
+def test_the_backward_pass_of_a_gpu_runs_in_a_thread_without_callers(
+    name: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtins, "run_without_callers", _run_without_callers, raising=False)
+    monkeypatch.setattr(builtins, "partial", functools.partial, raising=False)
+    call = f"partial(modes[-1].__torch_dispatch__, make({name!r}), ())"
+    step = f"{_WHOLE}; run_without_callers({call}) if modes else None"
     assert _describe(monkeypatch, step) == found
 
 

@@ -6,10 +6,29 @@ import hashlib
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from benchcore.cell.proof.watching import switches
 from benchcore.cell.proof.watching.switches import works_meanwhile
+
+
+class _Ended:
+    """The folder of a process that has ended. Python 3.11's `glob` raises an error for it."""
+
+    def glob(self, pattern: str) -> list[Path]:
+        raise FileNotFoundError(pattern)
+
+    def __truediv__(self, name: str) -> _Ended:
+        return self
+
+
+def test_a_process_that_ends_while_it_is_watched_uses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(switches, "_list_started", lambda: [_Ended()])
+    assert not works_meanwhile()
 
 
 def test_work_between_steps_is_found_whatever_code_runs() -> None:
