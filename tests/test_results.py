@@ -27,7 +27,7 @@ from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.incoming.documents import read_document
 from benchcore.store.incoming.ingest import ingest_spool
-from benchcore.store.incoming.packs import list_packed
+from benchcore.store.incoming.packs import list_packed, unpack
 from benchcore.store.incoming.proofs import ingest_proofs
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.waterfalls import read_waterfall
@@ -74,7 +74,8 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         figures = _RATIO.findall(chapter) if of_chapter else []
         few = all(each.name.startswith(("train-", "compare-", "bisect-")) for each in of_chapter)
         assert len(figures) >= (len(of_chapter) if few else 3)
-        assert set(figures) <= {each for folder in of_chapter for each in _figures(engine, folder)}
+        spools = [state.spool / folder.name for folder in of_chapter]
+        assert set(figures) <= {each for spool in spools for each in _figures(engine, spool)}
         crossings = _CROSSING.findall(" ".join(chapter.split()))
         assert set(crossings) <= {*_list_crossings(engine, of_chapter)}
     assert named == len(folders)
@@ -144,6 +145,7 @@ def _write_cost(seconds: float | None) -> str:
 
 
 def _figures(engine: Engine, folder: Path) -> Iterator[str]:
+    unpack(folder)
     documents = [read_document(path) for path in sorted(folder.glob("*.json"))]
     if folder.name.startswith("waterfall-"):
         yield from _figures_of_waterfall(engine, documents)
