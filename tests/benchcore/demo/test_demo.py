@@ -107,7 +107,7 @@ def test_an_improvement_is_what_made_the_culprit_need_less(made_up: tuple[State,
     answered = {row["state"] for row in list_events(engine)}
     assert {"improvement", "investigating"} == answered
     for row in list_events(engine):
-        assert (row["state"] == "improvement") == (" by -" in row["reason"]), row["reason"]
+        assert (row["state"] == "improvement") == (" by \u2212" in row["reason"]), row["reason"]
 
 
 def test_demo_publishes_pages_and_never_touches_anything_else(tmp_path: Path) -> None:
