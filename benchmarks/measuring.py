@@ -3,13 +3,12 @@ and which difference is found in which time?
 
     .venv/bin/python benchmarks/measuring.py agreement loop alarms power
 
-`agreement` (4 to 14 minutes): the real block code against torch's Timer, pyperf and timm's loop, on
-the same functions in the same processes. `loop` (1 minute): the block code against a bare loop in C, on
-steps that do nothing, in processes without other timers. `alarms` (8 minutes): bare Python against
-itself under the adaptive stopping rule. `power` (6 minutes): against itself with so much more to
-do. Run again, it resumes; `--fresh` starts over. Each prints a table, and keeps it in
-`results/measuring.json`. Times are for two CPUs without other load.
-"""
+`agreement` (4 to 14 minutes): the real block code against torch's Timer, pyperf and timm's loop,
+on the same functions in the same processes. `loop` (1 minute): the block code against a bare loop
+in C, on steps that do nothing, in processes without other timers. `alarms` (8 minutes): bare
+Python against itself under the adaptive stopping rule. `power` (6 minutes): against itself with so
+much more to do. Run again, it resumes; `--fresh` starts over. Each prints a table, and keeps it in
+`results/measuring.json`. Times are for two CPUs without other load."""
 
 from __future__ import annotations
 
