@@ -99,44 +99,42 @@ def _run_in_group(script: str) -> list[bytes]:
     return done.stdout.split()
 
 
-_LAGGING = """
+_BESIDE = """
 import subprocess
 import sys
 from benchcore.cell.proof.watching.switches import works_meanwhile
 
-_END = "import time; begun = time.monotonic(); print(flush=True)\\n"
-_END += "while time.monotonic() < begun + 0.3: pass\\nprint(flush=True)\\ntime.sleep(60)"
-started = subprocess.Popen([sys.executable, "-c", _END], stdout=subprocess.PIPE)
+started = subprocess.Popen([sys.executable, "-c", {code!r}], stdout=subprocess.PIPE)
 started.stdout.readline()
 print(works_meanwhile())
 started.kill()
 started.wait()
+"""
+_LAGGING = """
+import time
+begun = time.monotonic()
+print(flush=True)
+while time.monotonic() < begun + 0.3:
+    pass
+print(flush=True)
+time.sleep(60)
+"""
+_MANY_THREADS = """
+import threading, time
+for _ in range(1000):
+    threading.Thread(target=time.sleep, args=[60], daemon=True).start()
+print(flush=True)
+time.sleep(60)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the processes of a group")
 def test_processes_of_a_group_may_end_their_step_later() -> None:
     """On a busy machine the others of four are late."""
-    assert _run_in_group(_LAGGING) == [b"False"]
-
-
-_MANY_THREADS = """
-import subprocess
-import sys
-from benchcore.cell.proof.watching.switches import works_meanwhile
-
-_REST = "import threading, time\\n"
-_REST += "for _ in range(1000): threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
-_REST += "\\nprint(flush=True)\\ntime.sleep(60)"
-started = subprocess.Popen([sys.executable, "-c", _REST], stdout=subprocess.PIPE)
-started.stdout.readline()
-print(works_meanwhile())
-started.kill()
-started.wait()
-"""
+    assert _run_in_group(_BESIDE.format(code=_LAGGING)) == [b"False"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux lists the processes of a group")
 def test_reading_the_times_of_a_group_is_no_work_of_the_contender() -> None:
-    """It takes some 10 us per thread, and torch's groups have hundreds of them."""
-    assert _run_in_group(_MANY_THREADS) == [b"False"]
+    """It takes some 10 µs per thread, and torch's groups have hundreds of them."""
+    assert _run_in_group(_BESIDE.format(code=_MANY_THREADS)) == [b"False"]
