@@ -91,6 +91,16 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
     return DuelOrder(**{**order, "limits": DuelLimits(**order["limits"]).fill_in()})
 
 
+def make_faulty_order(fault: str, *modes: str, **changes: Any) -> DuelOrder:
+    """A duel of contenders that are `healthy`, or (`none`) do what the case is called after."""
+    contenders = [
+        make_contender(f"c{number}", settings={"compile": mode})
+        for number, mode in enumerate(modes)
+    ]
+    limits = {"prepare_timeout_s": 4.0 if fault.startswith("hang") else 20.0, "passes": False}
+    return make_order(*contenders, workload="faulty", case=fault, **{**limits, **changes})
+
+
 def run_order(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     """The document of a duel that ran from this snapshot."""
     return read_document(run_duel(order, state, snapshot, lambda event: None))

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import signal
 import stat
-import subprocess
 import sys
-import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +15,7 @@ from duel_orders import (
     copy_inside_ring,
     ignore_host_load,
     make_contender,
+    make_faulty_order,
     make_order,
     run_order,
 )
@@ -29,21 +25,11 @@ from benchcore.cell.stopping import MIN_STEPS
 from benchcore.planning.catalog import is_faulty
 from benchcore.planning.profiles import PROFILES
 from benchcore.planning.snapshot import take_snapshot
-from benchcore.protocol import DuelOrder, encode, write_json
+from benchcore.protocol import DuelOrder
 from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.state import State, open_state
 from benchcore.store.incoming.documents import read_document
 from benchcore.workloads.faulty import spec as faulty
-
-
-def _faulty(fault: str, *modes: str, **changes: Any) -> DuelOrder:
-    """A duel of contenders that are `healthy`, or (`none`) do what the case is called after."""
-    contenders = [
-        make_contender(f"c{number}", settings={"compile": mode})
-        for number, mode in enumerate(modes)
-    ]
-    limits = {"prepare_timeout_s": 4.0 if fault.startswith("hang") else 20.0, "passes": False}
-    return make_order(*contenders, workload="faulty", case=fault, **{**limits, **changes})
 
 
 def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
@@ -178,7 +164,7 @@ def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
             return {{"value": math.nan if calls.tell() > 2 else 1.0}}
 """
     workload.write_text(source.replace(line, later))
-    (contender,) = run_order(_faulty("not_finite", "none"), state, snapshot)["contenders"]
+    (contender,) = run_order(make_faulty_order("not_finite", "none"), state, snapshot)["contenders"]
     assert [start["status"] for start in contender["starts"]] == ["ok", "numerics"]
     assert contender["status"] == "numerics"
     assert (contender["failure"]["cause"], contender["failure"]["start"]) == ("not_finite", 1)
@@ -188,7 +174,7 @@ def test_a_contender_that_is_killed_twice_is_killed_in_the_document(
     state: State, snapshot: Path
 ) -> None:
     events: list[dict[str, Any]] = []
-    order = _faulty("killed", "none", "healthy", starts=1, rounds=2)
+    order = make_faulty_order("killed", "none", "healthy", starts=1, rounds=2)
     killed, healthy = read_document(run_duel(order, state, snapshot, events.append))["contenders"]
     assert (killed["status"], killed["failure"]["cause"]) == ("killed", "killed")
     assert "killed by SIGKILL" in killed["failure"]["reason"]
@@ -199,7 +185,7 @@ def test_a_contender_that_is_killed_twice_is_killed_in_the_document(
 def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(
     state: State, snapshot: Path
 ) -> None:
-    document = run_order(_faulty("out_of_memory", "none", "healthy"), state, snapshot)
+    document = run_order(make_faulty_order("out_of_memory", "none", "healthy"), state, snapshot)
     starved, healthy = document["contenders"]
     assert (starved["status"], len(starved["starts"])) == ("oom", 1)
     assert starved["starts"][0]["blocks"] == []
@@ -208,7 +194,7 @@ def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(
 
 
 def test_a_hang_before_the_build_is_a_timeout_of_its_stage(state: State) -> None:
-    order = _faulty("hang_in_init", "none")
+    order = make_faulty_order("hang_in_init", "none")
     (contender,) = run_order(order, state, take_snapshot(state.snapshots))["contenders"]
     assert (contender["status"], contender["failure"]["stage"]) == ("timeout", "init")
     assert contender["failure"]["cause"] == "timeout"
@@ -257,50 +243,10 @@ def test_a_framework_that_does_not_import_is_an_environment_failure(state: State
 
 def test_a_workload_that_lacks_this_side_is_unsupported(state: State, snapshot: Path) -> None:
     (snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py").unlink()
-    (contender,) = run_order(_faulty("segfault", "healthy"), state, snapshot)["contenders"]
+    (contender,) = run_order(make_faulty_order("segfault", "healthy"), state, snapshot)[
+        "contenders"
+    ]
     assert (contender["status"], contender["failure"]["cause"]) == ("unsupported",) * 2
-
-
-@pytest.mark.parametrize("freeze", [True, False])
-def test_a_contender_that_waits_is_frozen(state: State, snapshot: Path, freeze: bool) -> None:
-    """Two are never awake at once, from the second one's launch on; with freeze=False always."""
-    order = _faulty(
-        "raise_in_build", "healthy", "healthy", starts=1, rounds=20, block_ms=20.0, freeze=freeze
-    )
-    process = _start_conductor(order, state, snapshot)
-    both_awake = []
-    try:
-        while process.poll() is None:
-            pids = _children(process.pid)
-            if len(pids) == 2:
-                one, other, again = (_is_awake(pid) for pid in (*pids, pids[0]))
-                both_awake.append(one and other and again)
-            time.sleep(0.005)
-    finally:
-        process.wait(timeout=60)
-    assert len(both_awake) > 20
-    share = sum(both_awake) / len(both_awake)
-    assert share < 0.3 if freeze else share > 0.7
-
-
-def _is_awake(pid: int) -> bool:
-    """Neither stopped nor gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "TZX"
-
-
-def test_no_contender_outlives_a_killed_conductor(state: State, snapshot: Path) -> None:
-    process = _start_conductor(
-        _faulty("segfault", "healthy", "healthy", rounds=2000), state, snapshot
-    )
-    _wait_for(lambda: len(_children(process.pid)) == 2)
-    children = _children(process.pid)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
 def test_a_dead_conductor_is_an_infrastructure_failure_and_leaves_nothing_behind(
@@ -329,7 +275,9 @@ def test_a_duel_records_what_ended_it(
     rounds: int,
 ) -> None:
     ignore_host_load(snapshot)
-    order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=20.0, **limits)
+    order = make_faulty_order(
+        "raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=20.0, **limits
+    )
     document = run_order(order, state, snapshot)
     assert document["duel"]["stopped_by"] == stopped_by
     for contender in document["contenders"]:
@@ -347,7 +295,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
     (runtime,) = snapshot.glob("benchcore/cell/runtimes/stdlib_runtime.py")
     runtime.write_text(runtime.read_text().replace('if device != "cpu"', "if False"))
     limits = {"max_rounds": 6, "max_starts": 4, "target": 50.0, "block_ms": 5.0}
-    order = _faulty("raise_in_build", "healthy", "healthy", device="cuda", **limits)
+    order = make_faulty_order("raise_in_build", "healthy", "healthy", device="cuda", **limits)
     for throttle, stopped_by, rounds in (("0x8", "max_starts", 6), ("0", "target", 4)):
         add_gpus(snapshot, 1, throttle=throttle)
         order = dataclasses.replace(order, duel_run=f"{rounds:016x}")
@@ -358,7 +306,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
 
 
 def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Path) -> None:
-    order = _faulty("raise_in_build", "healthy", "healthy", starts=1, block_ms=0.1)
+    order = make_faulty_order("raise_in_build", "healthy", "healthy", starts=1, block_ms=0.1)
     slow, _ = run_order(order, state, snapshot)["contenders"]
     assert [block["steps"] for block in slow["starts"][0]["blocks"]] == [1] * MIN_STEPS
 
@@ -372,42 +320,3 @@ def test_rounds_are_balanced_and_seeded() -> None:
         assert mirror == first[::-1]
     for name in "abc":
         assert sum(order.index(name) for order in orders) == 6
-
-
-def _start_conductor(order: DuelOrder, state: State, snapshot: Path) -> subprocess.Popen[bytes]:
-    scratch = state.campaigns / "test"
-    scratch.mkdir(exist_ok=True)
-    write_json(scratch / "order.json", encode(order))
-    command = [sys.executable, "-P", "-s", "-m", "benchcore.cell", "conductor"]
-    arguments = [scratch / "order.json", scratch / "result.json", scratch / "scratch"]
-    return subprocess.Popen(
-        [*command, *map(str, arguments)],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(snapshot)},
-    )
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:  # it has ended
-        return []
-    return [int(child) for child in text.split()]
-
-
-def _wait_for(condition: Any, timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.01)
-
-
-def test_the_order_survives_json() -> None:
-    from benchcore.protocol import decode_order
-
-    order = make_order(make_contender("a"), make_contender("b"))
-    assert decode_order(json.loads(json.dumps(encode(order)))) == order
-    with pytest.raises(ValueError, match="unknown extra; write it again"):
-        decode_order({**encode(order), "extra": 1})
-    with pytest.raises(ValueError, match="schema 1, got 2"):
-        decode_order({**encode(order), "schema": 2})
