@@ -1,14 +1,23 @@
-import os
+"""Requests for versions: what is read, what is refused, and the release that each becomes."""
+
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
+from uv_messages import (
+    FORBIDDEN,
+    NEEDS_NEWER_PYTHON,
+    NO_SUCH_VERSION,
+    NO_WHEELS,
+    UNCACHED,
+    make_failure,
+)
 
-from benchcore.environments import uv_command, version_index, version_requests
-from benchcore.environments.interpreters import Interpreter, fetch_interpreter, find_interpreters
-from benchcore.environments.uv_command import UvAnswer, classify_failure, run_uv_or_cached, shorten
+from benchcore.environments import version_index, version_requests
+from benchcore.environments.interpreters import Interpreter, fetch_interpreter
+from benchcore.environments.uv_command import UvAnswer
 from benchcore.environments.version_requests import Request, parse_request, resolve
 from benchcore.errors import UserError
 
@@ -16,39 +25,8 @@ PY311 = Interpreter(Path("/pythons/3.11"), "3.11.7")
 PY312 = Interpreter(Path("/pythons/3.12"), "3.12.1")
 PY313 = Interpreter(Path("/pythons/3.13"), "3.13.0")
 
-NO_SUCH_VERSION = """error: No solution found when resolving dependencies
-  cause: Because there is no version of jax==9.9.9 and you require jax==9.9.9, we can conclude
-that your requirements are unsatisfiable."""
-NEEDS_NEWER_PYTHON = """error: No solution found when resolving dependencies
-  cause: Because the requested Python version (>=3.11) does not satisfy Python>=3.12 and
-jax==0.12.0 depends on Python>=3.12, we can conclude that jax==0.12.0 cannot be used."""
-NO_WHEELS = """error: No solution found when resolving dependencies
-  cause: Because jaxlib==0.6.0 has no wheels with a matching Python ABI tag (e.g., `cp317`)"""
-UNREACHABLE = """error: Request failed after 3 retries in 10.5s
-  cause: Failed to fetch: http://127.0.0.1:9/simple/jax/
-  cause: error sending request for url (http://127.0.0.1:9/simple/jax/)
-  cause: client error (Connect)
-  cause: tcp connect error
-  cause: Connection refused (os error 111)"""
-UNCACHED = """error: No solution found when resolving dependencies
-  cause: Because jax was not found in the cache and you require jax, we can conclude that your
-requirements are unsatisfiable.
-
-hint: Packages were unavailable because the network was disabled. When the network is disabled,
-registry packages may only be read from the cache."""
-UNCACHED_WHEEL = """error: Failed to download `nvidia-cufft==12.0.0.61`
-  cause: Network connectivity is disabled, but the requested data wasn't found in the cache: http"""
-FORBIDDEN = """error: Failed to fetch: `http://127.0.0.1:9/simple/jax/`
-  cause: HTTP status client error (403 Forbidden) for url (http://127.0.0.1:9/simple/jax/)"""
-
 Offers = dict[str, list[str]]
 FakeIndex = Callable[..., None]
-
-
-def _failed(message: str) -> UvAnswer:
-    return UvAnswer(
-        output="", message=message, failure=classify_failure(message), offline="cache" in message
-    )
 
 
 @pytest.fixture
@@ -65,7 +43,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
             if "--no-deps" not in arguments:
                 fitting = [each for each in fitting if each not in (broken or {}).get(where, [])]
             if not fitting:
-                return _failed(NO_WHEELS)
+                return make_failure(NO_WHEELS)
             pin = f"jax=={max(fitting, key=Version)}\n"
             return UvAnswer(output=pin, message="", failure=None, offline=offline)
 
@@ -85,7 +63,7 @@ def _fits(version: str, specifier: str) -> bool:
 def no_network_answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def install(message: str) -> None:
         for name in ("run_uv", "run_uv_or_cached"):
-            monkeypatch.setattr(version_index, name, lambda *_, **__: _failed(message))
+            monkeypatch.setattr(version_index, name, lambda *_, **__: make_failure(message))
 
     return install
 
@@ -337,141 +315,8 @@ def test_no_release_at_all_is_reported(no_network_answer: Callable[[str], None])
         resolve(parse_request("jax@previous"), [PY311])
 
 
-@pytest.mark.parametrize(
-    ("stderr", "failure"),
-    [
-        (NO_SUCH_VERSION, "unsatisfiable"),
-        (NO_WHEELS, "unsatisfiable"),
-        (UNREACHABLE, "unreachable"),
-        (UNCACHED, "uncached"),
-        (UNCACHED_WHEEL, "uncached"),
-        (FORBIDDEN, "other"),
-        ("", "other"),
-    ],
-)
-def test_failures_of_uv_are_distinguished(stderr: str, failure: str) -> None:
-    assert classify_failure(stderr) == failure
-
-
-@pytest.mark.parametrize(
-    ("cached", "failure", "offline"), [("", None, True), (UNCACHED, "uncached", True)]
-)
-def test_if_the_index_does_not_answer_the_cache_is_read_once(
-    cached: str, failure: str | None, offline: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[list[str]] = []
-
-    def answer(arguments: list[str], **_: object) -> UvAnswer:
-        calls.append(arguments)
-        if "--offline" not in arguments:
-            return _failed(UNREACHABLE)
-        failure = classify_failure(cached) if cached else None
-        return UvAnswer(output="jax==0.12.0", message=cached, failure=failure, offline=True)
-
-    monkeypatch.setattr(uv_command, "run_uv", answer)
-
-    result = run_uv_or_cached(["pip", "compile", "-"])
-
-    assert calls == [["pip", "compile", "-"], ["pip", "compile", "-", "--offline"]]
-    assert (result.failure, result.offline) == (failure, offline)
-    assert ("refused" in result.message) is (failure is not None)
-
-
-def test_uv_that_never_answers_counts_as_no_network() -> None:
-    answer = uv_command.run_uv(["pip", "compile", "-"], timeout_s=0.001)
-
-    assert (answer.failure, answer.message) == ("unreachable", "uv pip gave no answer within 0 s")
-
-
-def test_long_messages_keep_their_beginning_and_end() -> None:
-    short = shorten("first " + "x" * 10_000 + " last")
-
-    assert short.startswith("first")
-    assert short.endswith("last")
-    assert len(short) < 2_000
-
-
 def test_a_system_python_without_the_framework_is_refused() -> None:
     with pytest.raises(UserError, match="has no jax"):
         resolve(parse_request(f"jax@system:{sys.executable}"), [])
     with pytest.raises(UserError, match=r"wanted torch@system on Python 3\.99"):
         resolve(parse_request("torch@system"), [], python="3.99")
-
-
-@pytest.fixture
-def only_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Interpreter]:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
-    return find_interpreters()
-
-
-@pytest.mark.provisions
-def test_the_real_index_limits_the_release_to_the_pythons_found(
-    only_this_python: list[Interpreter],
-) -> None:
-    if only_this_python[0].release[:2] != (3, 11):
-        pytest.skip("jax >= 0.11 installs on the Python that runs the tests")
-    release = resolve(parse_request("jax"), only_this_python)
-
-    assert Version(release.version) < Version("0.11")
-    assert Path(release.python) == Path(os.path.realpath(release.python))
-    assert len(release.notes) == 1
-    assert release.notes[0].startswith(f"JAX {release.version}: newer ")
-    assert "needs Python >= 3.12, which was not found" in release.notes[0]
-
-
-@pytest.mark.provisions
-def test_previous_comes_right_before_newest_in_the_real_index() -> None:
-    found = find_interpreters()
-    newest = resolve(parse_request("torch"), found)
-    previous = resolve(parse_request("torch@previous"), found)
-
-    assert Version(previous.version) < Version(newest.version)
-    assert not Version(newest.version).is_prerelease
-
-
-@pytest.mark.provisions
-def test_an_unpublished_release_is_refused_by_the_real_index() -> None:
-    with pytest.raises(UserError, match=r"wanted jax==9\.9\.9, but the package index has no such"):
-        resolve(parse_request("jax==9.9.9"), find_interpreters())
-
-
-@pytest.mark.provisions
-def test_a_release_without_wheels_is_refused_by_the_real_index() -> None:
-    with pytest.raises(UserError, match="none of the interpreters found"):
-        resolve(parse_request("jax==0.4.10"), find_interpreters())
-
-
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index that refuses every connection."""
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-
-
-@pytest.mark.usefixtures("no_network")
-def test_neither_network_nor_cache_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-
-    found = find_interpreters()
-
-    for text in ("jax", "torch@previous", "jax==0.10.1"):
-        with pytest.raises(UserError, match="the package index did not answer and uv's cache"):
-            resolve(parse_request(text), found)
-
-
-@pytest.mark.provisions
-def test_an_answer_from_the_cache_is_reported_if_there_is_no_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = find_interpreters()
-    online = resolve(parse_request("jax"), found)
-    monkeypatch.setenv("UV_OFFLINE", "1")
-
-    offline = resolve(parse_request("jax"), found)
-
-    assert offline.version == online.version
-    assert any(note.startswith("no network") for note in offline.notes)
