@@ -3,7 +3,8 @@ import math
 from typing import Any
 
 import pandas as pd
-from sample_frames import nightly_campaign, of_campaign, sample_frames
+from sample_frames import of_campaign, sample_frames
+from sample_nights import nightly_campaign
 
 from dashboards.figures.forest_chart import (
     ARM_DOMAIN,

@@ -2,7 +2,8 @@ import math
 
 import pandas as pd
 import pytest
-from sample_frames import nightly_campaign, of_campaign, sample_frames
+from sample_frames import of_campaign, sample_frames
+from sample_nights import nightly_campaign
 
 from benchcore.names import contender_label
 from benchcore.store.metrics import METRICS
