@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from benchcore.environments.version_requests import Release
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.profiles import Profile
 
 RELEASES = {
     f"{framework}{role}": Release(
@@ -23,3 +26,9 @@ RELEASES = {
         ("torch", "@previous", "2.14.1"),
     )
 }
+
+
+def make_newest_plan(profile: Profile, campaign: str = "night") -> Plan:
+    """A plan of these releases, each with the same note."""
+    noted = {text: replace(each, notes=("a note",)) for text, each in RELEASES.items()}
+    return make_plan(profile, noted, campaign=campaign, site="local")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from newest_releases import RELEASES, make_newest_plan
 
-from benchcore.environments.version_requests import Release
 from benchcore.errors import UserError
 from benchcore.experiments import compare as comparison
 from benchcore.planning import matrix
@@ -28,40 +28,17 @@ from benchcore.planning.matrix import (
 )
 from benchcore.planning.profiles import PROFILES, Match, Profile, load_profile
 from benchcore.planning.tracks import STDLIB, TRACKS, Arm
-from benchcore.protocol import CheckpointOrder, DuelLimits, decode_order, encode
+from benchcore.protocol import CheckpointOrder, decode_order, encode
 from benchcore.verdict.duel.physics import SENTINELS
 
-
-def _release(framework: str, version: str, role: str = "newest") -> Release:
-    return Release(
-        framework=framework,  # type: ignore[arg-type]
-        version=version,
-        role=role,  # type: ignore[arg-type]
-        python=Path("/usr/bin/python3"),
-        python_version="3.13.0",
-        notes=("a note",),
-    )
-
-
-RELEASES = {
-    "stdlib": _release("stdlib", "3.13.0"),
-    "jax@newest": _release("jax", "0.12.0"),
-    "jax@previous": _release("jax", "0.11.2", "previous"),
-    "torch@newest": _release("torch", "2.15.0"),
-    "torch@previous": _release("torch", "2.14.1", "previous"),
-}
 VISION = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
 TORCH = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
-
-
-def _plan(profile: Profile, campaign: str = "night") -> Plan:
-    return make_plan(profile, RELEASES, campaign=campaign, site="local")
 
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profile_plans(name: str) -> None:
     profile = load_profile(name)
-    plan = _plan(profile)
+    plan = make_newest_plan(profile)
     assert set(list_requests(profile)) <= set(RELEASES)
     assert len(plan.duels) == len(profile.matches)
     assert plan.notes == ("a note",)
@@ -71,12 +48,14 @@ def test_every_profile_plans(name: str) -> None:
 
 
 def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
-    for duel in _plan(load_profile("laptop")).duels:
+    for duel in make_newest_plan(load_profile("laptop")).duels:
         starts = (1, 1) if duel.workload in SENTINELS else (3, 10)
         assert (duel.limits.starts, duel.limits.max_starts) == starts
     # What the minimum of starts takes is known from measuring; the rest is up to the budgets.
-    assert sum(duel.limits.budget_s for duel in _plan(load_profile("laptop")).duels) <= 480
-    for duel in _plan(load_profile("ci")).duels:
+    assert (
+        sum(duel.limits.budget_s for duel in make_newest_plan(load_profile("laptop")).duels) <= 480
+    )
+    for duel in make_newest_plan(load_profile("ci")).duels:
         limits = duel.limits
         assert (limits.starts, limits.rounds) == (limits.max_starts, limits.max_rounds)
 
@@ -88,7 +67,7 @@ def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
 def test_a_profile_chooses_how_many_compilations_a_duel_makes(
     name: str, compilations: dict[str, set[int]]
 ) -> None:
-    duels = _plan(load_profile(name)).duels
+    duels = make_newest_plan(load_profile(name)).duels
     for workload, wanted in compilations.items():
         found = {duel.limits.compilations for duel in duels if duel.workload == workload}
         assert found == wanted, workload
@@ -106,7 +85,7 @@ def test_a_profile_chooses_how_many_compilations_a_duel_makes(
 def test_duel_hashes_are_those_of_stored_results(name: str, digest: str) -> None:
     """Those of METHOD 3: other hashes would break every series without a bridge. Those of the tuned
     track depend on what a search found."""
-    duels = [duel for duel in _plan(load_profile(name)).duels if duel.track == "default"]
+    duels = [duel for duel in make_newest_plan(load_profile(name)).duels if duel.track == "default"]
     runs = "".join(duel.duel_run for duel in duels)
     assert hashlib.sha256(runs.encode()).hexdigest()[:16] == digest
 
@@ -123,8 +102,8 @@ def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
         )
         return dataclasses.replace(profile, matches=tuple(changed))
 
-    first = [duel.hash for duel in _plan(profile).duels]
-    assert [duel.hash for duel in _plan(profile).duels] == first
+    first = [duel.hash for duel in make_newest_plan(profile).duels]
+    assert [duel.hash for duel in make_newest_plan(profile).duels] == first
     assert len(set(first)) == len(first)
     changes = [
         *({"starts": 4}, {"rounds": 12}, {"block_ms": 50.0}, {"freeze": False}),
@@ -132,10 +111,11 @@ def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
         *({"warm_up_limit_s": 1.0}, {"compilations": 2}),
     ]
     for changed in (*(change(**each) for each in changes), dataclasses.replace(profile, seed=1)):
-        assert not {duel.hash for duel in _plan(changed).duels} & set(first), changed
+        assert not {duel.hash for duel in make_newest_plan(changed).duels} & set(first), changed
     for beside in ({"prepare_timeout_s": 1.0}, {"block_timeout_s": 1.0}, {"passes": False}):
-        assert [duel.hash for duel in _plan(change(**beside)).duels] == first
-    newer = {**RELEASES, "jax@newest": _release("jax", "0.12.1")}
+        assert [duel.hash for duel in make_newest_plan(change(**beside)).duels] == first
+    jax = dataclasses.replace(RELEASES["jax@newest"], version="0.12.1")
+    newer = {**RELEASES, "jax@newest": jax}
     moved = make_plan(profile, newer, campaign="night", site="local").duels
     assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False]
 
@@ -199,7 +179,7 @@ def test_compare_takes_every_setting_of_an_arm(
 
 
 def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_sentinels() -> None:
-    plan = _plan(load_profile("h100"))
+    plan = make_newest_plan(load_profile("h100"))
     assert {duel.device for duel in plan.duels} == {"cuda:0"}
     specs = {duel.duel_run: load_spec(duel.workload).cases[duel.case] for duel in plan.duels}
     measured = [duel for duel in plan.duels if duel.workload not in SENTINELS]
@@ -226,7 +206,7 @@ def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_se
 def test_the_track_belongs_to_the_match_and_is_part_of_the_duel_hash() -> None:
     match = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1)
     tuned = dataclasses.replace(match, track="tuned")
-    one, other = _plan(Profile(name="both", matches=(match, tuned))).duels
+    one, other = make_newest_plan(Profile(name="both", matches=(match, tuned))).duels
     assert (one.track, one.title) == ("default", "noop bare")
     assert (other.track, other.title) == ("tuned", "noop bare (tuned)")
     assert one.hash != other.hash
@@ -235,7 +215,7 @@ def test_the_track_belongs_to_the_match_and_is_part_of_the_duel_hash() -> None:
 def test_a_checkpoint_is_part_of_the_duel_hash_and_of_the_name(tmp_path: Path) -> None:
     match = Match(workload="resnet50", case="infer_b1", arms=(TORCH,), expected_s=1)
     others = [dataclasses.replace(match, checkpoint=digit * 64) for digit in "ab"]
-    plan = _plan(Profile(name="each", matches=(match, *others)))
+    plan = make_newest_plan(Profile(name="each", matches=(match, *others)))
     assert [duel.title for duel in plan.duels] == [
         "resnet50 infer_b1",
         "resnet50 infer_b1+aaaaaaaaaaaa",
@@ -264,9 +244,11 @@ def test_a_malformed_or_unused_checkpoint_is_refused(
 ) -> None:
     match = Match(workload=workload, case=case, arms=(TORCH,), expected_s=1)
     with pytest.raises(UserError, match=words):
-        _plan(Profile(name="bad", matches=(dataclasses.replace(match, checkpoint=checkpoint),)))
+        make_newest_plan(
+            Profile(name="bad", matches=(dataclasses.replace(match, checkpoint=checkpoint),))
+        )
     path = tmp_path / "plan.json"
-    save_plan(_plan(Profile(name="bad", matches=(match,))), path)
+    save_plan(make_newest_plan(Profile(name="bad", matches=(match,))), path)
     document = json.loads(path.read_text())
     document["duels"][0]["checkpoint"] = checkpoint
     path.write_text(json.dumps(document))
@@ -276,35 +258,19 @@ def test_a_malformed_or_unused_checkpoint_is_refused(
 
 def test_duels_of_equal_hash_are_measured_again_in_another_campaign() -> None:
     profile = load_profile("ci")
-    one, two = _plan(profile, "one").duels, _plan(profile, "two").duels
+    one, two = make_newest_plan(profile, "one").duels, make_newest_plan(profile, "two").duels
     assert [duel.hash for duel in one] == [duel.hash for duel in two]
     assert not {duel.duel_run for duel in one} & {duel.duel_run for duel in two}
 
 
 def test_a_replicate_gets_a_different_name() -> None:
     match = Match(workload="noop", case="bare", arms=(STDLIB,) * 3, expected_s=1)
-    (duel,) = _plan(Profile(name="aa", matches=(match,))).duels
+    (duel,) = make_newest_plan(Profile(name="aa", matches=(match,))).duels
     assert [c.name for c in duel.contenders] == [
         "stdlib-3.13.0",
         "stdlib-3.13.0.twin2",
         "stdlib-3.13.0.twin3",
     ]
-
-
-def test_a_plan_of_an_older_version_lacks_fields_with_defaults_only(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    plan = _plan(load_profile("laptop"))
-    save_plan(plan, path)
-    document = json.loads(path.read_text())
-    for release in document["releases"].values():
-        del release["extras"]
-    del document["separate_nodes"]
-    path.write_text(json.dumps(document))
-    assert load_plan(path) == plan
-    del document["site"]
-    path.write_text(json.dumps(document))
-    with pytest.raises(UserError, match="complete Plan, got one that lacks site;"):
-        load_plan(path)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +291,7 @@ def test_unknown_work_is_refused(workload: str, case: str, request_: str, words:
     arm = Arm(name="x", request=request_, settings={})
     match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
     with pytest.raises(UserError, match=words):
-        _plan(Profile(name="bad", matches=(match,)))
+        make_newest_plan(Profile(name="bad", matches=(match,)))
 
 
 @pytest.mark.parametrize(
@@ -333,38 +299,7 @@ def test_unknown_work_is_refused(workload: str, case: str, request_: str, words:
 )
 def test_a_campaign_name_that_is_no_folder_name_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="campaign name"):
-        _plan(load_profile("ci"), name)
-
-
-def test_a_plan_survives_its_file(tmp_path: Path) -> None:
-    plan = _plan(load_profile("laptop"))
-    path = tmp_path / "plan.json"
-    save_plan(plan, path)
-    loaded = load_plan(path)
-    assert loaded.duels == plan.duels
-    assert loaded.notes == plan.notes
-    assert list(loaded.releases) == list(plan.releases)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"releases": {}}', '{"releases": 1, "duels": 2, "notes": 3}']
-)
-def test_a_malformed_plan_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"wanted a plan as JSON .*deadheat plan --json"):
-        load_plan(path)
-
-
-def test_a_plan_for_no_device_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    with pytest.raises(UserError, match="no device 'cuda:x'; devices are 'cpu'"):
-        _plan(dataclasses.replace(load_profile("ci"), device="cuda:x"))
-    save_plan(_plan(dataclasses.replace(load_profile("ci"), device="cuda:1")), path)
-    assert {duel.device for duel in load_plan(path).duels} == {"cuda:1"}
-    path.write_text(path.read_text().replace("cuda:1", "/dev/null"))
-    with pytest.raises(UserError, match="no device '/dev/null'"):
-        load_plan(path)
+        make_newest_plan(load_profile("ci"), name)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +330,7 @@ def test_an_unknown_setting_is_refused_with_those_the_workload_takes(
     def plan(chosen: dict[str, str]) -> Plan:
         arm = Arm(name="x", request=request_, settings=chosen)
         match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
-        return _plan(Profile(name="bad", matches=(match,)))
+        return make_newest_plan(Profile(name="bad", matches=(match,)))
 
     with pytest.raises(UserError, match=re.escape(words)) as refused:
         plan(settings)
@@ -415,35 +350,4 @@ def test_an_unknown_setting_is_refused_with_those_the_workload_takes(
 def test_convolutions_take_a_layout() -> None:
     arm = Arm(name="x", request="torch@newest", settings={"layout": "channels_last"})
     match = Match(workload="resnet50", case="infer_b4", arms=(arm,), expected_s=1)
-    assert _plan(Profile(name="good", matches=(match,))).duels
-
-
-def test_a_plan_whose_contender_names_no_release_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    save_plan(_plan(load_profile("ci")), path)
-    path.write_text(path.read_text().replace('"release": "stdlib"', '"release": "nope"'))
-    with pytest.raises(UserError, match=r"wanted a release of .* got 'nope'"):
-        load_plan(path)
-
-
-def test_a_plan_with_unknown_keys_or_a_forged_duel_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    save_plan(_plan(load_profile("ci")), path)
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "extra": 1}))
-    with pytest.raises(UserError, match="extra"):
-        load_plan(path)
-    document["duels"][0]["duel_run"] = "../../etc/passwd"
-    path.write_text(json.dumps(document))
-    with pytest.raises(UserError, match="its own hash"):
-        load_plan(path)
-
-
-def test_a_plan_on_disk_has_its_limits_beside_the_other_fields(tmp_path: Path) -> None:
-    """So that a night begun before they had a type of their own goes on."""
-    plan = _plan(load_profile("laptop"))
-    save_plan(plan, tmp_path / "plan.json")
-    (stored, *_) = json.loads((tmp_path / "plan.json").read_text())["duels"]
-    assert (stored["starts"], stored["max_starts"]) == (3, 10)
-    assert {field.name for field in dataclasses.fields(DuelLimits)} <= stored.keys()
-    assert load_plan(tmp_path / "plan.json").duels == plan.duels
+    assert make_newest_plan(Profile(name="good", matches=(match,))).duels
