@@ -54,7 +54,9 @@ def make_proof(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     }
 
 
-def keep_proof(state: State, engine: Engine, proof: Mapping[str, Any], name: str = "proof") -> None:
+def store_proof(
+    state: State, engine: Engine, proof: Mapping[str, Any], name: str = "proof"
+) -> None:
     """Leave a proof document where the pass does, and take it into the database."""
     (state.proofs / f"{name}.json").write_text(json.dumps(proof), encoding="utf-8")
     assert ingest_proofs(engine, state) == []

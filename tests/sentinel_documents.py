@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, Racer, make_document, spool_document
 
 from benchcore.state import State
@@ -26,7 +26,7 @@ def ingest_proven(state: State, *documents: Document) -> Engine:
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
     assert ingest_spool(engine, state).rejected == ()
     for document in documents:
-        keep_proof(state, engine, make_proof(document), document["duel_run"])
+        store_proof(state, engine, make_proof(document), document["duel_run"])
     return engine
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, make_document, spool_document
 
 from benchcore.state import open_state
@@ -47,7 +47,7 @@ def _reasons(
     spool_document(state.spool, document)
     engine = open_database(state.database_url)
     assert ingest_spool(engine, state).rejected == ()
-    keep_proof(state, engine, make_proof(document), document["duel_run"])
+    store_proof(state, engine, make_proof(document), document["duel_run"])
     failed = check_campaign(engine, CAMPAIGN).failed_checks
     engine.dispose()
     of_products = [each for each in failed if each.suite == "nightly products"]

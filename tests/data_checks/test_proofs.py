@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
 
 from benchcore.program import Precision
@@ -35,7 +35,7 @@ def _judge(state: State, engine: Engine, document: dict[str, Any]) -> dict[str, 
 
 def test_a_proven_pair_counts(state: State, engine: Engine) -> None:
     document = _document()
-    keep_proof(state, engine, make_proof(document))
+    store_proof(state, engine, make_proof(document))
     assert _judge(state, engine, document)["cross_framework"]["counts"]
 
 
@@ -46,20 +46,20 @@ def test_an_unproven_pair_gets_no_ratio_until_it_is_proven(
     """In this precision: a proof in another is none."""
     document = _document(precision=precision)
     for number, other in enumerate(set(get_args(Precision)) - {precision}):
-        keep_proof(state, engine, make_proof(_document(precision=other)), f"other-{number}")
+        store_proof(state, engine, make_proof(_document(precision=other)), f"other-{number}")
     ratio = _judge(state, engine, document)["cross_framework"]
     assert not ratio["counts"]
     assert f"run deadheat equivalence mlp --precision {precision}" in ratio["reason"]
-    keep_proof(state, engine, make_proof(document))
+    store_proof(state, engine, make_proof(document))
     assert _judge(state, engine, document)["cross_framework"]["counts"]
 
 
 def test_a_proof_holds_for_its_own_pair_alone(state: State, engine: Engine) -> None:
     document = _document(JAX, OLD_JAX, TORCH)
-    keep_proof(state, engine, make_proof(_document(JAX, TORCH)))
+    store_proof(state, engine, make_proof(_document(JAX, TORCH)))
     ratios = _judge(state, engine, document)
     assert not ratios["cross_version"]["counts"]
-    keep_proof(state, engine, make_proof(document), "all")
+    store_proof(state, engine, make_proof(document), "all")
     assert _judge(state, engine, document)["cross_version"]["counts"]
 
 
@@ -87,7 +87,7 @@ def test_a_row_that_fails_or_only_claims_to_pass_fails_its_check_and_voids_the_p
     state: State, engine: Engine, wrong: dict[str, Any], check: str
 ) -> None:
     document = _document()
-    keep_proof(state, engine, make_proof(document, **wrong))
+    store_proof(state, engine, make_proof(document, **wrong))
     ratio = _judge(state, engine, document)["cross_framework"]
     assert not ratio["counts"]
     assert "not proven" in ratio["reason"] or "not within its bound" in ratio["reason"]
@@ -117,9 +117,9 @@ def test_a_proof_with_other_weights_does_not_hold_for_a_checkpoint(
     document = _document()
     if duel is not None:
         document["duel"].update(checkpoint=duel, case=f"tiny+{duel[:12]}")
-    keep_proof(state, engine, {**make_proof(document), "checkpoint": proof})
+    store_proof(state, engine, {**make_proof(document), "checkpoint": proof})
     ratio = _judge(state, engine, document)["cross_framework"]
     assert not ratio["counts"]
     assert advice in f"{ratio['reason']}; "
-    keep_proof(state, engine, {**make_proof(document), "checkpoint": duel}, "same")
+    store_proof(state, engine, {**make_proof(document), "checkpoint": duel}, "same")
     assert _judge(state, engine, document)["cross_framework"]["counts"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from duel_orders import make_order, run_order
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import spool_ceiling
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
@@ -63,7 +63,7 @@ def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, An
     document = run_order(order, state, snapshot)
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
-    keep_proof(state, engine, make_proof(document))
+    store_proof(state, engine, make_proof(document))
     check_campaign(engine, order.campaign)
     (ratio,) = judge_and_list(engine, order.campaign)
     engine.dispose()

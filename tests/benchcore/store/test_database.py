@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from postgres_server import make_database
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import DUEL_RUN, make_document, spool_document
 from sqlalchemy import CheckConstraint, create_engine, inspect, select, text
 from sqlalchemy.dialects import postgresql
@@ -166,7 +166,7 @@ def _fill(engine: Engine, state: State) -> None:
     """Rows of every table: a proven duel with a failed check, and a suspicion with its event."""
     document = make_document()
     store_history(engine, state, [document], wrong=[0])
-    keep_proof(state, engine, make_proof(document))
+    store_proof(state, engine, make_proof(document))
     ingest_locks(engine, state, {"0" * 64: "jax==0.9.0"})
     add_suspicion(engine, DUEL_RUN)
     store_finding(engine, 1, FOUND)

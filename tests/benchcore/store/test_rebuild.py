@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import run_here
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import NEW_JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
 from stored_histories import FOUND, store_history
@@ -52,7 +52,7 @@ def _triage(engine: Engine, state: State) -> int:
     nights = make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10)
     for each in nights[3]["equivalence"]:
         each |= {"agrees": False, "max_relative": 0.5}
-    keep_proof(state, engine, make_proof(nights[0]))
+    store_proof(state, engine, make_proof(nights[0]))
     _measure(engine, state, nights)
     ingest_locks(engine, state, {"0" * 64: "jax==0.9.0, of an environment that is gone"})
     _measure(engine, state, _overlap(nights))

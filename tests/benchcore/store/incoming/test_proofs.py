@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import make_document
 
 from benchcore.state import State
@@ -32,7 +32,7 @@ def _proof(ended_at: str = "2026-01-02T04:00:00+00:00", **changes: Any) -> dict[
 
 
 def test_a_proof_is_ingested_once_and_found(engine: Engine, state: State) -> None:
-    keep_proof(state, engine, _proof())
+    store_proof(state, engine, _proof())
     first = list_proofs(engine, SUBJECT)
     assert ingest_proofs(engine, state) == []
     assert list_proofs(engine, SUBJECT) == first
@@ -50,7 +50,7 @@ def test_a_night_reads_no_proofs_of_long_before_the_newest_one(
     os.utime(path, (newest - days * 86_400,) * 2)
     assert len(ingest_proofs(engine, state, only_new=True)) == 1  # none is there to compare with
     path.unlink()
-    keep_proof(state, engine, _proof())
+    store_proof(state, engine, _proof())
     path.write_text("no proof")
     os.utime(path, (newest - days * 86_400,) * 2)
     assert len(ingest_proofs(engine, state, only_new=True)) == read
@@ -71,20 +71,20 @@ def test_a_night_reads_no_proofs_of_long_before_the_newest_one(
 def test_a_proof_holds_for_nothing_else(
     engine: Engine, state: State, other: dict[str, str]
 ) -> None:
-    keep_proof(state, engine, _proof())
+    store_proof(state, engine, _proof())
     assert find_proven(engine, ProofScope(**{**vars(SUBJECT), **other}), 1) == set()
 
 
 def test_a_failed_or_incomplete_proof_does_not_count(engine: Engine, state: State) -> None:
-    keep_proof(state, engine, _proof())
+    store_proof(state, engine, _proof())
     assert find_proven(engine, SUBJECT, 5) == set()
-    keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", passed=False), "newer")
+    store_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", passed=False), "newer")
     assert find_proven(engine, SUBJECT, 1) == set()
 
 
 def test_the_newest_proof_of_a_pair_replaces_older_ones(engine: Engine, state: State) -> None:
-    keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", reason="newer"), "a-newer")
-    keep_proof(state, engine, _proof("2026-01-02T04:00:00+00:00", reason="older"), "b-older")
+    store_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", reason="newer"), "a-newer")
+    store_proof(state, engine, _proof("2026-01-02T04:00:00+00:00", reason="older"), "b-older")
     assert [row["reason"] for row in list_proofs(engine, SUBJECT)] == ["newer"]
 
 
@@ -144,7 +144,7 @@ def test_a_damaged_file_among_proofs_is_named_and_the_others_are_ingested(
 
 
 def test_a_proof_dated_ahead_hides_no_later_one(engine: Engine, state: State) -> None:
-    keep_proof(state, engine, _proof("2126-01-02T04:00:00+00:00"))
+    store_proof(state, engine, _proof("2126-01-02T04:00:00+00:00"))
     (state.proofs / "later.json").write_text(json.dumps(make_proof(make_document(), reason="new")))
     assert ingest_proofs(engine, state, only_new=True) == []
     scope = ProofScope(**{**vars(SUBJECT), "precision": make_document()["duel"]["precision"]})

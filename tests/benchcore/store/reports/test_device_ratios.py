@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, make_document, spool_document
 
 from benchcore.state import State
@@ -48,7 +48,7 @@ def _list(state: State, engine: Engine, *nights: Night) -> list[dict[str, Any]]:
             for block in start["blocks"]:
                 block["elapsed_ns"] = round(block["elapsed_ns"] * night.factor)
         spool_document(state.spool, document)
-        keep_proof(state, engine, make_proof(document), night.duel_run)
+        store_proof(state, engine, make_proof(document), night.duel_run)
     assert ingest_spool(engine, state).rejected == ()
     for campaign in {night.campaign for night in nights}:
         check_campaign(engine, campaign)

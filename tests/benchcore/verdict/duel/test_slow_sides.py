@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, spool_document
 
 from benchcore.state import open_state
@@ -47,7 +47,7 @@ def test_a_convolution_at_three_times_the_others_time_is_a_slow_side(
     spool_document(state.spool, document)
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
     assert ingest_spool(engine, state).rejected == ()
-    keep_proof(state, engine, make_proof(document))
+    store_proof(state, engine, make_proof(document))
     check_campaign(engine, CAMPAIGN)
     (ratio,) = judge_and_list(engine, CAMPAIGN)
     assert ratio["counts"], ratio["reason"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from page_visits import Visit
 from playwright.sync_api import Browser
-from proof_documents import keep_proof, make_proof
+from proof_documents import make_proof, store_proof
 from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan
 from stored_histories import open_history, store_history
 
@@ -25,7 +25,7 @@ def test_an_error_against_float64_has_a_history(tmp_path: Path) -> None:
     state = open_state(tmp_path)
     document = make_document((JAX, replace(TORCH, arm="torch-eager")))
     engine = open_history(state, [document])
-    keep_proof(state, engine, make_proof(document, a_error=2e-7, b_error=4e-7))
+    store_proof(state, engine, make_proof(document, a_error=2e-7, b_error=4e-7))
     engine.dispose()
     save_plan(make_plan(CAMPAIGN), campaign_folder(state, CAMPAIGN) / "plan.json")
     publish_campaign(state, CAMPAIGN)
