@@ -1,4 +1,4 @@
-"""Check a campaign in the database, and store its failed checks."""
+"""Check campaigns in the database, and store their failed checks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchcore.store.frames.duels import (
 from benchcore.store.frames.epochs import epoch_frame
 from benchcore.store.frames.past import past_frame
 from benchcore.store.frames.profiles import profile_frame
+from benchcore.store.frames.reading import Campaigns
 from data_checks.rows import CheckFrames
 
 if TYPE_CHECKING:
@@ -42,7 +43,20 @@ def check_campaign(
     return report
 
 
-def read_frames(engine: Engine, campaign: str, planned: Sequence[PlannedDuel] = ()) -> CheckFrames:
+def check_campaigns(engine: Engine, campaigns: Sequence[str]) -> None:
+    """Replace the failed checks of several campaigns, whose rows go through the suites together.
+
+    Raises CheckError if a check could not run.
+    """
+    from data_checks.suites import run_checks
+
+    report = run_checks(read_frames(engine, campaigns))
+    replace_failed_checks(engine, campaigns, report.failed_checks, checked=report.checked)
+
+
+def read_frames(
+    engine: Engine, campaign: Campaigns, planned: Sequence[PlannedDuel] = ()
+) -> CheckFrames:
     """The rows of all duel runs that are complete now; later ones are left for the next check."""
     contenders, starts = run_frames(engine, campaign)
     others = {

@@ -41,7 +41,7 @@ class _Side(ContenderIdentity):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFrames:
-    """The rows of a campaign that the checks need, as `benchcore.store.frames` reads them."""
+    """The rows of campaigns that the checks need, as `benchcore.store.frames` reads them."""
 
     contenders: pd.DataFrame
     starts: pd.DataFrame
@@ -54,7 +54,7 @@ class CheckFrames:
     past: pd.DataFrame
     """Earlier times of the same contenders: `benchcore.store.frames.past`."""
     planned: pd.DataFrame
-    """Id and title of each duel of the campaign's plan; none where the plan is not known."""
+    """Id and title of each duel of a campaign's plan; none where the plan is not known."""
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -100,10 +100,11 @@ def fresh_rows(frames: CheckFrames) -> pd.DataFrame:
     and it (`passes_days`; missing: it measured them itself)."""
     dated = frames.contenders.query(f"track != {CALIBRATION_TRACK!r}")
     duels = dated.drop_duplicates("duel_run").set_index("duel_run")
+    newest = duels.groupby("campaign")["ended_at"].transform("max")
     oldest = pd.to_datetime(dated["passes_at"], utc=True).groupby(dated["duel_run"]).min()
     rows = pd.DataFrame(
         {
-            "behind_h": (duels["ended_at"].max() - duels["ended_at"]).dt.total_seconds() / 3600,
+            "behind_h": (newest - duels["ended_at"]).dt.total_seconds() / 3600,
             "passes_days": (duels["started_at"] - oldest).dt.total_seconds() / 86400,
         },
         index=duels.index,

@@ -19,7 +19,7 @@ from benchcore.experiments.defect_study.summary import summarise_study
 from benchcore.experiments.releases.backfill import CHANGE_COLUMNS, tabulate_changes
 from benchcore.names import name_arm
 from benchcore.planning.catalog import load_spec
-from benchcore.state import open_state
+from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import amount_frame, contender_frame
@@ -36,7 +36,7 @@ from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import format_seconds, format_speedup
 from dashboards.studies.defects_page import format_move, format_ratio
 from dashboards.studies.waterfall_page import format_gain
-from data_checks.check import check_campaign
+from data_checks.check import check_campaigns
 
 RESULTS = Path(__file__).parent.parent / "results"
 MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
@@ -46,11 +46,18 @@ _RATIOS_ALONE = ("train-", "nightly-", "sweep-", "compare-", "bisect-", "tune-",
 _CROSSING = re.compile(r"(?:batch )?[\d.]+(?: models)? \(95 % interval [\d.]+ to [\d.]+")
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.name)
-def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
-    machine: Path, tmp_path: Path
-) -> None:
-    state = open_state(tmp_path / "state")
+@pytest.fixture(scope="module", params=MACHINES, ids=lambda path: path.name)
+def machine(request: pytest.FixtureRequest) -> Path:
+    """The folder of a machine's stored results."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def stored(
+    machine: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[State, Engine]]:
+    """All documents of the machine, ingested, checked and judged."""
+    state = open_state(tmp_path_factory.mktemp("results") / "state")
     shutil.copytree(machine, state.root, dirs_exist_ok=True)
     engine = open_database(state.database_url)
     report = ingest_spool(engine, state)
@@ -58,14 +65,23 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     packed = [each for folder in machine.glob("spool/*") for each in list_packed(folder)]
     assert len(report.ingested) == len([*machine.glob("spool/*/*.json"), *packed])
     assert ingest_proofs(engine, state) == []
+    names = sorted(each.name for each in (machine / "spool").iterdir())
+    check_campaigns(engine, names)
+    for name in names:
+        judge_campaign(engine, name)
+    yield state, engine
+    engine.dispose()
+
+
+def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
+    machine: Path, stored: tuple[State, Engine]
+) -> None:
+    state, engine = stored
     assert f"({machine.name}/README.md)" in (RESULTS / "README.md").read_text()
     chapters = re.split(r"^## ", (machine / "README.md").read_text(), flags=re.MULTILINE)
     folders = [
         each for each in (machine / "spool").iterdir() if not each.name.startswith("backfill-")
     ]  # those have a test of their own
-    for folder in folders:
-        check_campaign(engine, folder.name)
-        judge_campaign(engine, folder.name)
     _check_costs(engine, (machine / "README.md").read_text())
     named = 0
     for chapter in chapters:
@@ -181,21 +197,14 @@ def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> It
     yield format_gain(found["whole"])
 
 
-_HISTORIES = [each for each in MACHINES if any(each.glob("spool/backfill-*"))]
-
-
-@pytest.mark.parametrize("machine", _HISTORIES, ids=lambda path: path.name)
-def test_a_stored_history_gives_the_stated_changes_again(machine: Path, tmp_path: Path) -> None:
-    state = open_state(tmp_path / "state")
-    shutil.copytree(machine, state.root, dirs_exist_ok=True)
-    engine = open_database(state.database_url)
-    ingest_spool(engine, state)
-    ingest_proofs(engine, state)
-    folders = sorted(each.name for each in machine.glob("spool/backfill-*"))
-    for name in folders:
-        check_campaign(engine, name)
-        judge_campaign(engine, name)
-    again = [name for name in folders if "-again-" in name]
+def test_a_stored_history_gives_the_stated_changes_again(
+    machine: Path, stored: tuple[State, Engine]
+) -> None:
+    again = sorted(each.name for each in machine.glob("spool/backfill-*-again-*"))
+    if not again:
+        assert not [*machine.glob("spool/backfill-*")]
+        return
+    _, engine = stored
     found = tabulate_changes(list_certificates(engine, campaigns=again))
     stated = (machine / "README.md").read_text()
     rows = {tuple(row[name] for name in CHANGE_COLUMNS) for row in found}

@@ -1,4 +1,4 @@
-"""What each contender of a campaign took before, in the same environment on the same device."""
+"""What each contender of campaigns took before, in the same environment on the same device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from sqlalchemy import Engine, and_, false, func, select
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import CALIBRATION_TRACK
-from benchcore.store.frames.reading import read_frame, select_columns
+from benchcore.store.frames.reading import (
+    Campaigns,
+    of_campaigns,
+    read_frame,
+    select_columns,
+)
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 
 WINDOW = timedelta(days=60)
@@ -18,21 +23,21 @@ _SAME_CONTENDER = ("arm", "environment_key")
 _KEYS = ["duel_run", "name"]
 
 
-def past_frame(engine: Engine, campaign: str) -> pd.DataFrame:
-    """One row per earlier duel run of a finished contender, within `WINDOW` before the campaign:
+def past_frame(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
+    """One row per earlier duel run of a finished contender, within `WINDOW` before its campaign:
     `duel_run` and `name` of the contender now, `earlier` and `median_step_ns` of then, newest
     first.
 
     Earlier duel runs have the same case, device, weights, METHOD, arm and environment.
     """
     now, before = aliased(ContenderRun), aliased(DuelRun)
+    starts = select(DuelRun.campaign, func.min(DuelRun.started_at)).group_by(DuelRun.campaign)
     with Session(engine) as session:
-        begun = session.scalar(
-            select(func.min(DuelRun.started_at)).where(DuelRun.campaign == campaign)
-        )
+        rows = session.execute(of_campaigns(starts, campaign)).all()
+    since = {name: begun - WINDOW for name, begun in rows}
     query = (
         select_columns(
-            *(DuelRun.id.label("duel_run"), now.name, before.id.label("earlier")),
+            *(DuelRun.campaign, DuelRun.id.label("duel_run"), now.name, before.id.label("earlier")),
             *(before.started_at.label("earlier_at"), StartRun.median_step_ns),
         )
         .join(now, now.duel_run == DuelRun.id)
@@ -63,10 +68,11 @@ def past_frame(engine: Engine, campaign: str) -> pd.DataFrame:
             now.status == "ok",
             ContenderRun.status == "ok",
             StartRun.median_step_ns.is_not(None),
-            before.started_at >= begun - WINDOW if begun else false(),
+            before.started_at >= min(since.values()) if since else false(),
         )
     )
     found = read_frame(engine, query, campaign)
+    found = found.loc[found["earlier_at"] >= found["campaign"].map(since)]
     medians = found.groupby([*_KEYS, "earlier", "earlier_at"])["median_step_ns"].median()
     return (
         medians.reset_index()
