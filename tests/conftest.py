@@ -84,6 +84,21 @@ def snapshot(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def _suites_of_the_file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Great Expectations' suites only those run that a file of tests names as SUITES, if it
+    does: all of them take a second each time."""
+    names = getattr(request.module, "SUITES", None)
+    if names is not None:
+        from data_checks.suites import list_suites
+
+        assert {name for name, *_ in list_suites()} >= names
+        monkeypatch.setattr(
+            "data_checks.suites.list_suites",
+            lambda: (each for each in list_suites() if each[0] in names),
+        )
+
+
+@pytest.fixture(autouse=True)
 def _own_prefect() -> Iterator[None]:
     """A command that ran in this process leaves Prefect's settings and stored addresses behind, and
     the threads that send events and logs to *its* server, which another test's may not be sent

@@ -29,6 +29,8 @@ from benchcore.store.models import Base
 from data_checks.check import check_campaign
 from data_checks.rebuild import rebuild_database
 
+SUITES = {"contenders", "equivalence"}
+
 _WHEN_IT_RAN = {"ingested_at", "checked_at", "judged_at"}
 
 

@@ -38,6 +38,8 @@ from dashboards.publish import publish_campaign
 from dashboards.website.files import WebsiteFiles
 from data_checks.check import check_campaign
 
+SUITES = {"deliberate", "equivalence", "proofs", "starts"}
+
 Found = dict[str, Any]
 RESNET = StudyRequest(workload="resnet50", case_filter=CaseFilter(case="tiny_train"))
 

@@ -28,6 +28,8 @@ from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.models import Base, ContenderRun, DuelRun, FailedCheckRow, StartRun
 from data_checks.check import check_campaign
 
+SUITES = {"equivalence"}
+
 
 def _dump(engine: Engine) -> dict[str, list[str]]:
     with engine.connect() as connection:

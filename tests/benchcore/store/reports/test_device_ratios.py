@@ -18,6 +18,8 @@ from benchcore.store.reports.campaign import list_device_ratios
 from benchcore.verdict.starts import judge_nodes
 from data_checks.check import check_campaign
 
+SUITES = {"equivalence"}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Night:

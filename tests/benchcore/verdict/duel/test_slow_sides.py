@@ -15,6 +15,8 @@ from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.ratios import find_slow_side
 from data_checks.check import check_campaign
 
+SUITES = {"equivalence"}
+
 
 @pytest.mark.parametrize(
     ("low", "high", "slower"),
