@@ -72,7 +72,7 @@ def past_frame(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
         )
     )
     found = read_frame(engine, query, campaign)
-    found = found.loc[found["earlier_at"] >= found["campaign"].map(since)]
+    found = found.loc[found["earlier_at"] >= found["campaign"].map(since.get)]
     medians = found.groupby([*_KEYS, "earlier", "earlier_at"])["median_step_ns"].median()
     return (
         medians.reset_index()
