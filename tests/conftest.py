@@ -40,9 +40,10 @@ os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_
 _ROOT = Path(__file__).parent.parent
 _SETTINGS = ("DEADHEAT_", "PREFECT_")
 _MINUTES = """
-test_programs test_up test_plants test_slurm_campaign test_compare test_sweep test_deployments
+test_programs test_up test_plants test_slurm_campaign test_compare test_sweep test_automations
 test_bisect test_tune test_real_metrics test_ladder test_nightly test_physics test_setting_effects
 test_ceilings test_real_epochs test_real_duel test_wandb_runs test_confirm test_real_programs
+test_deployment_runs test_shard_pools test_deployments
 test_conductor test_defects test_suites test_equivalence test_docs test_disk_full
 test_canary test_proofs test_profiles test_real_checkpoints test_slurm_worker test_real_products
 test_measure test_release_watch test_broken_model test_calibration test_prefect_file
