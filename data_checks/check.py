@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 
 
 def check_campaign(
-    engine: Engine, campaign: str, docs: Path | None = None, planned: Sequence[PlannedDuel] = ()
+    engine: Engine,
+    campaign: str | Sequence[str],
+    docs: Path | None = None,
+    planned: Sequence[PlannedDuel] = (),
 ) -> CheckReport:
-    """Replace the campaign's failed checks, and its Data Docs in the folder `docs`. A `planned`
-    duel without a result is a problem of the report.
+    """Replace the failed checks of one campaign, or of several whose rows go through the suites
+    together, and its Data Docs in the folder `docs`. A `planned` duel without a result is a problem
+    of the report.
 
     Raises CheckError if a check could not run.
     """
@@ -41,17 +45,6 @@ def check_campaign(
     report = run_checks(read_frames(engine, campaign, planned), docs)
     replace_failed_checks(engine, campaign, report.failed_checks, checked=report.checked)
     return report
-
-
-def check_campaigns(engine: Engine, campaigns: Sequence[str]) -> None:
-    """Replace the failed checks of several campaigns, whose rows go through the suites together.
-
-    Raises CheckError if a check could not run.
-    """
-    from data_checks.suites import run_checks
-
-    report = run_checks(read_frames(engine, campaigns))
-    replace_failed_checks(engine, campaigns, report.failed_checks, checked=report.checked)
 
 
 def read_frames(

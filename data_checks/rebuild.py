@@ -23,7 +23,7 @@ from benchcore.store.incoming import packs
 from benchcore.store.incoming.environment_locks import empty_but_locks, ingest_locks, read_locks
 from benchcore.store.incoming.ingest import ingest_spool
 from benchcore.store.incoming.proofs import ingest_proofs
-from data_checks.check import check_campaigns
+from data_checks.check import check_campaign
 
 _AT_ONCE = 40
 """Campaigns that go through the suites together: Great Expectations takes a second each time,
@@ -96,7 +96,7 @@ def _fill(
     for begun in range(0, len(campaigns), _AT_ONCE):
         some = campaigns[begun : begun + _AT_ONCE]
         report(f"checking and judging {some[0]} ({begun + 1} of {len(campaigns)})")
-        check_campaigns(engine, some)
+        check_campaign(engine, some)
         for campaign in some:
             judge_campaign(engine, campaign)
     refused += load_history(engine, state)

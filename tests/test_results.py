@@ -36,7 +36,7 @@ from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import format_seconds, format_speedup
 from dashboards.studies.defects_page import format_move, format_ratio
 from dashboards.studies.waterfall_page import format_gain
-from data_checks.check import check_campaigns
+from data_checks.check import check_campaign
 
 RESULTS = Path(__file__).parent.parent / "results"
 MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
@@ -66,7 +66,7 @@ def stored(
     assert len(report.ingested) == len([*machine.glob("spool/*/*.json"), *packed])
     assert ingest_proofs(engine, state) == []
     names = sorted(each.name for each in (machine / "spool").iterdir())
-    check_campaigns(engine, names)
+    check_campaign(engine, names)
     for name in names:
         judge_campaign(engine, name)
     yield state, engine

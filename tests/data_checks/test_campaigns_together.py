@@ -15,7 +15,7 @@ from benchcore.store.database import Engine
 from benchcore.store.duels import list_campaigns
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.incoming.ingest import ingest_spool
-from data_checks.check import check_campaign, check_campaigns
+from data_checks.check import check_campaign
 
 SUITES = {"contenders", "continuity", "freshness"}
 _SPRING = datetime(2026, 3, 1, 3, tzinfo=UTC)
@@ -59,14 +59,14 @@ def test_campaigns_are_marked_together_as_each_alone(nights: Engine) -> None:
         check_campaign(nights, each)
     alone = _list_marks(nights)
     assert [row[0] for row in alone] == ["slow", "slow"]
-    check_campaigns(nights, names)
+    check_campaign(nights, names)
     assert _list_marks(nights) == alone
 
 
 def test_only_the_campaigns_that_are_named_are_checked_again(nights: Engine) -> None:
-    check_campaigns(nights, ["slow"])
+    check_campaign(nights, ["slow"])
     assert len(_list_marks(nights)) == 2
-    check_campaigns(nights, ["late", "night-0"])
+    check_campaign(nights, ["late", "night-0"])
     assert len(_list_marks(nights)) == 2
-    check_campaigns(nights, [])
+    check_campaign(nights, [])
     assert len(_list_marks(nights)) == 2

@@ -9,12 +9,7 @@ from sqlalchemy import Engine, and_, false, func, select
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import CALIBRATION_TRACK
-from benchcore.store.frames.reading import (
-    Campaigns,
-    of_campaigns,
-    read_frame,
-    select_columns,
-)
+from benchcore.store.frames.reading import Campaigns, of_campaigns, read_frame, select_columns
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 
 WINDOW = timedelta(days=60)
